@@ -68,16 +68,22 @@ def parse_path(text: str) -> Path | None:
     if not path.startswith("$"):
         # Jayway's takes the first characters of a path as written.
         path = f"$.{path}"
-    steps: list[PathStep] = []
+    matches = match_steps(_STEP, path)
+    # Filters and functions: what they find is a matter of Jayway's own comparisons.
+    return None if matches is None else Path(mode, tuple(map(_make_step, matches)))
+
+
+def match_steps(step: re.Pattern[str], path: str) -> list[re.Match[str]] | None:
+    """The steps of a path behind its first character, one after the other; None if something else is between them."""
+    matches: list[re.Match[str]] = []
     end = 1
     while end < len(path):
-        step = _STEP.match(path, end)
-        # Filters and functions: what they find is a matter of Jayway's own comparisons.
-        if step is None:
+        match = step.match(path, end)
+        if match is None:
             return None
-        steps.append(_make_step(step))
-        end = step.end()
-    return Path(mode, tuple(steps))
+        matches.append(match)
+        end = match.end()
+    return matches
 
 
 def _make_step(match: re.Match[str]) -> PathStep:

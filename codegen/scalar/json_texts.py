@@ -9,6 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.scalar.entry import by_row, entry, literal_text
+from aggloom.codegen.scalar.json_paths import match_steps
 from aggloom.codegen.scalar.lowered_expression import LoweredExpression, call
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry
 from aggloom.codegen.scalar.operand_types import unsupported_error
@@ -24,13 +25,11 @@ def path_steps(path: str) -> list[tuple[str, Any]] | None:
     """The steps of a path such as $.a[0]['b'][*]; None for what is none."""
     if not path.startswith("$"):
         return None
+    matches = match_steps(_STEP, path)
+    if matches is None:
+        return None
     steps: list[tuple[str, Any]] = []
-    end = 1
-    while end < len(path):
-        match = _STEP.match(path, end)
-        if match is None:
-            return None
-        end = match.end()
+    for match in matches:
         if match["place"] or match["all"]:
             steps.append(("item", int(match["place"]) if match["place"] else "*"))
         else:

@@ -8,6 +8,8 @@ from typing import Any, Final
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
+from aggloom.codegen.scalar.json_paths import match_steps
+
 Step = str | int
 """The name of a field, or the place of an item from 0."""
 _STEP: Final = re.compile(
@@ -19,13 +21,11 @@ def path_steps(path: str) -> tuple[Step, ...] | None:
     """The steps of a path such as $.a[0]["b"]; None for what is none."""
     if not path.startswith("$"):
         return None
+    matches = match_steps(_STEP, path)
+    if matches is None:
+        return None
     steps: list[Step] = []
-    end = 1
-    while end < len(path):
-        match = _STEP.match(path, end)
-        if match is None:
-            return None
-        end = match.end()
+    for match in matches:
         place = match["place"]
         steps.append(int(place) if place else match["name"] or match["single"] or match["double"])
     return tuple(steps)

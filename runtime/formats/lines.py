@@ -18,17 +18,23 @@ _AT_ONCE = 1 << 18
 """Bytes of a file that are cut into lines at once."""
 
 
+def _is_nothing(text: bytes) -> bool:
+    """Tell whether a text is no value: blank, or JSON's null."""
+    return text.strip(b" \t\r\n") in NOTHING
+
+
 def cut_line(line: bytes, separator: bytes | None, place: str) -> Message | None:
     """A line as a message; None if there is nothing on it. A line without the separator is a value without a key."""
     if separator is None:
-        return None if line.strip(b" \t\r\n") in NOTHING else Message(line, None, place)
+        return None if _is_nothing(line) else Message(line, None, place)
     if not line.strip():
         return None
     key, between, value = line.partition(separator)
     if not between:
         return Message(line, None, place)
-    nothing = value.strip(b" \t\r\n") in NOTHING
-    return Message(None if nothing else value, None if key.strip() in NOTHING else key, place)
+    return Message(
+        None if _is_nothing(value) else value, None if key.strip() in NOTHING else key, place
+    )
 
 
 def cut_lines(text: bytes) -> list[bytes]:
@@ -104,7 +110,7 @@ def _cut_file(path: Path) -> Iterator[tuple[Sequence[int], list[bytes]]]:
             first += len(lines)
             # An object is something: the others are looked at one by one.
             if not all(text[:1] == b"{" for text in texts):
-                there = [text.strip(b" \t\r\n") not in NOTHING for text in texts]
+                there = [not _is_nothing(text) for text in texts]
                 texts = [text for text, is_there in zip(texts, there, strict=True) if is_there]
                 numbers = [n for n, is_there in zip(numbers, there, strict=True) if is_there]
             yield numbers, texts

@@ -13,7 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.runtime.scalar.java_numbers import double_to_text
-from aggloom.runtime.scalar.json_documents import order_names, read_json, write_json
+from aggloom.runtime.scalar.json_documents import (
+    document_converter,
+    order_names,
+    read_json,
+    write_json,
+)
 from aggloom.runtime.scalar.values import Value, by_row_with_nulls
 from aggloom.runtime.scalar.variants import to_json
 from aggloom.type_layout import is_variant
@@ -21,7 +26,7 @@ from aggloom.type_layout import is_variant
 
 def json_strings(value: Value) -> Value:
     """JSON_STRING: each value as JSON; NULL stays NULL."""
-    convert = _converter(value.type)
+    convert = document_converter(value.type, _leaf_converter)
 
     def write(item: Any) -> str | None:
         return None if item is None else write_json(convert(item))
@@ -65,19 +70,10 @@ def json_array(*values: Value, keeps_nulls: bool) -> Value:
     return by_row_with_nulls(write, pa.string(), *values)
 
 
-def _converter(dtype: pa.DataType) -> Callable[[Any], Any]:
-    """The function that turns values of a type that are not NULL into JSON's."""
-    if pa.types.is_list(dtype):
-        item = _nullable(_converter(dtype.value_type))
-        return lambda value: [item(each) for each in value]
+def _leaf_converter(dtype: pa.DataType) -> Callable[[Any], Any]:
+    """The function that turns values of a type without parts that are not NULL into JSON's."""
     if is_variant(dtype):
         return lambda text: read_json(to_json(text))
-    if pa.types.is_map(dtype):
-        entry = _nullable(_converter(dtype.item_type))
-        return lambda value: {key: entry(each) for key, each in value}
-    if pa.types.is_struct(dtype):
-        fields = {field.name: _nullable(_converter(field.type)) for field in dtype}
-        return lambda value: {name: convert(value[name]) for name, convert in fields.items()}
     if pa.types.is_floating(dtype):
         return (
             _float_as_json
@@ -92,10 +88,6 @@ def _converter(dtype: pa.DataType) -> Callable[[Any], Any]:
     if pa.types.is_date(dtype) or pa.types.is_time(dtype):
         return datetime.date.isoformat if pa.types.is_date(dtype) else _time_text
     return lambda value: value
-
-
-def _nullable(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: None if value is None else convert(value)
 
 
 def _float_as_json(value: Any) -> Any:

@@ -137,13 +137,18 @@ def expm1(x: Floats) -> Floats:
     return np.where(np.isnan(x), x, value)
 
 
-def log(x: Floats) -> Floats:
-    """The natural logarithm of what is above zero."""
-    # Subnormal numbers have no exponent of their own: 2**54 gives them one, and is taken off k.
+def split_exponent(x: Floats) -> tuple[Floats, Integers]:
+    """A number with the digits of x, above zero, and the exponent of x."""
+    # Subnormal numbers have no exponent of their own: 2**54 gives them one, and is taken off again.
     tiny = x < 2.2250738585072014e-308
     normal = np.where(tiny, x * 2.0**54, x)
+    return normal, (high_word(normal) >> 20) - 1023 - np.where(tiny, 54, 0)
+
+
+def log(x: Floats) -> Floats:
+    """The natural logarithm of what is above zero."""
+    normal, k = split_exponent(x)
     word = high_word(normal)
-    k = (word >> 20) - 1023 - np.where(tiny, 54, 0)
     part = word & 0xFFFFF
     # Above the root of 2 the next power of two is taken, so that 1 + f lies around 1.
     carry = (part + 0x95F64) & 0x100000
@@ -174,10 +179,8 @@ def log(x: Floats) -> Floats:
 
 def log10(x: Floats) -> Floats:
     """The decimal logarithm of what is above zero."""
-    tiny = x < 2.2250738585072014e-308
-    normal = np.where(tiny, x * 2.0**54, x)
+    normal, k = split_exponent(x)
     word = high_word(normal)
-    k = (word >> 20) - 1023 - np.where(tiny, 54, 0)
     # Negative exponents go up by one, so that both terms of the sum have one sign and do not cancel.
     below = np.where(k < 0, 1, 0)
     n = (k + below).astype(np.float64)
@@ -265,7 +268,7 @@ def tanh(x: Floats) -> Floats:
 
 def log2(x: Floats) -> Floats:
     """The logarithm to the base 2 of what is above zero, as Spark has it."""
-    return log(x) / log(np.full_like(x, 2.0))
+    return log(x) / log(np.array([2.0]))
 
 
 def log_to_base(base: Floats, x: Floats) -> Floats:

@@ -18,6 +18,7 @@ from aggloom.runtime.scalar.strict_math import (
     magnitude_word,
     polynomial,
     scale,
+    split_exponent,
     upper_half,
     with_high_word,
 )
@@ -63,11 +64,8 @@ def power(x: Floats, y: Floats) -> Floats:
 
 def _log2(x: Floats) -> tuple[Floats, Floats]:
     """log2 of what is above zero, as a number of few bits and the rest."""
-    tiny = x < 2.2250738585072014e-308
-    normal = np.where(tiny, x * 2.0**53, x)
-    word = high_word(normal)
-    n = (word >> 20) - 0x3FF - np.where(tiny, 53, 0)
-    part = word & 0xFFFFF
+    normal, n = split_exponent(x)
+    part = high_word(normal) & 0xFFFFF
     # The nearer of 1 and 1.5 is the centre.
     above = (part > 0x3988E) & (part < 0xBB67A)
     over = part >= 0xBB67A

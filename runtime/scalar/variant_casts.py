@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from aggloom.errors import InvalidCastError
 from aggloom.runtime.scalar import variant_documents as documents
+from aggloom.runtime.scalar.json_documents import order_names
 from aggloom.runtime.scalar.values import Value, array, failure, whole
 from aggloom.runtime.scalar.variant_documents import read_document, write_document
 from aggloom.runtime.scalar.variants import MISSING, VARIANT, Step, find_value
@@ -110,8 +111,8 @@ class MapOf:
         """As the protocol says."""
         fits = np.array([isinstance(value, dict) for value in values], np.bool_)
         maps = [value if isinstance(value, dict) else {} for value in values]
-        keys = [name for value in maps for name in documents.sort_names(value)]
-        inner = [value[name] for value in maps for name in documents.sort_names(value)]
+        keys = [name for value in maps for name in order_names(value)]
+        inner = [value[name] for value in maps for name in order_names(value)]
         items, unfit = self.item.convert(inner)
         ends = _ends(list(map(len, maps)))
         offsets = pa.array(ends, pa.int32(), mask=np.append(~fits, False))

@@ -17,15 +17,14 @@ from typing import Any, Final
 
 from aggloom.errors import DataError
 from aggloom.runtime.scalar.java_numbers import double_to_text
-from aggloom.runtime.scalar.json_documents import order_names
-from aggloom.runtime.scalar.json_texts import escape_sign, refuse_constant
+from aggloom.runtime.scalar.json_documents import write_json
+from aggloom.runtime.scalar.json_texts import refuse_constant
 
 _DIGITS: Final = 38
 _LONGEST: Final = 1000
 """The most characters of a number that Spark's parser takes."""
 _DEEPEST: Final = 300
 """The most levels of a document: Python's own stack ends not far beyond."""
-_CONTROL: Final = re.compile(r'[\x00-\x1f"\\]')
 _SPACES: Final = " \t\n\r"
 _LEADING: Final = re.compile(r"[ \t\n\r]*")
 _INFINITY: Final = "1E999"
@@ -67,12 +66,12 @@ def read_document(text: str) -> Any:
 
 def write_document(value: Any) -> str:
     """The text of a VARIANT; raises ValueError for a DOUBLE that is no number."""
-    return _check_text(_write(value, _own_number))
+    return _check_text(write_json(value, _own_number))
 
 
 def to_json(value: Any) -> str:
     """A value as TO_JSON writes it: numbers as Java has them, without zeros at their end."""
-    return _write(value, shown_number)
+    return write_json(value, shown_number)
 
 
 def shown_number(value: float | Decimal) -> str:
@@ -126,29 +125,6 @@ def _own_number(value: float | Decimal) -> str:
         return _INFINITY if value > 0 else f"-{_INFINITY}"
     text = repr(value).upper().replace("E+", "E")
     return text if "E" in text else f"{text}E0"
-
-
-def _write(value: Any, number: Callable[[float | Decimal], str]) -> str:
-    if isinstance(value, str):
-        return quote_text(value)
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, dict):
-        fields = (f"{quote_text(name)}:{_write(value[name], number)}" for name in sort_names(value))
-        return "{" + ",".join(fields) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(_write(each, number) for each in value) + "]"
-    return str(value) if isinstance(value, int) else number(value)
-
-
-def quote_text(text: str) -> str:
-    """A text between quotes, with what JSON wants escaped."""
-    return f'"{_CONTROL.sub(lambda sign: escape_sign(sign[0]), text)}"'
-
-
-def sort_names(names: dict[str, Any]) -> list[str]:
-    """Names in the order of Java's texts."""
-    return sorted(names) if all(map(str.isascii, names)) else order_names(names)
 
 
 def _depth(text: str) -> int:

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from aggloom.runtime.scalar import variant_documents as documents
+from aggloom.runtime.scalar.json_documents import document_converter, order_names
 from aggloom.runtime.scalar.values import Value, by_row, row_by_row
 from aggloom.runtime.scalar.variant_documents import parse_document, read_document, write_document
 
@@ -85,28 +86,12 @@ def schema_of(text: str) -> str:
 
 def from_values(value: Value, sql: str) -> Value:
     """CAST(value AS VARIANT) and TO_VARIANT_OBJECT; raises InvalidCastError for a DOUBLE that is no number."""
-    convert = _converter(value.type)
+    convert = document_converter(value.type, _leaf_converter)
     return by_row(lambda item: write_document(convert(item)), VARIANT, value, sql=sql)
 
 
-def _converter(dtype: pa.DataType) -> Callable[[Any], Any]:
-    """The function that turns values of a type that are not NULL into a document's."""
-    if dtype == VARIANT:
-        return read_document
-    if pa.types.is_list(dtype):
-        item = _nullable(_converter(dtype.value_type))
-        return lambda value: [item(each) for each in value]
-    if pa.types.is_map(dtype):
-        entry = _nullable(_converter(dtype.item_type))
-        return lambda value: {name: entry(each) for name, each in value}
-    if pa.types.is_struct(dtype):
-        fields = {field.name: _nullable(_converter(field.type)) for field in dtype}
-        return lambda value: {name: convert(value[name]) for name, convert in fields.items()}
-    return lambda value: value
-
-
-def _nullable(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: None if value is None else convert(value)
+def _leaf_converter(dtype: pa.DataType) -> Callable[[Any], Any]:
+    return read_document if dtype == VARIANT else lambda value: value
 
 
 Schema: TypeAlias = str | tuple[str, Any]
@@ -174,7 +159,7 @@ def _spell(schema: Schema) -> str:
         return f"DECIMAL({parts[0]},{parts[1]})"
     if kind == "ARRAY":
         return f"ARRAY<{_spell(parts)}>"
-    fields = (f"{_quote(name)}: {_spell(parts[name])}" for name in documents.sort_names(parts))
+    fields = (f"{_quote(name)}: {_spell(parts[name])}" for name in order_names(parts))
     return f"OBJECT<{', '.join(fields)}>"
 
 
