@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from glob import escape as glob_escape
 from pathlib import Path
 
 from aggloom.errors import GeneratedSourceError
@@ -36,7 +35,10 @@ def refuse_foreign(place: Path) -> None:
     if place != directory:
         # Python prefers a file in `__pycache__` to the source, so whoever may write there decides what runs. Only those
         # of this module are asked: the directory may have files of others.
-        loaded += compiled.glob(f"{glob_escape(place.stem)}.*")
+        prefix = f"{place.stem}."
+        # Texts, not paths: a cache has thousands of files.
+        names = os.listdir(compiled) if compiled.is_dir() else ()  # noqa: PTH208
+        loaded += [compiled / name for name in names if name.startswith(prefix)]
     for each in dict.fromkeys(loaded):
         if each.exists():
             _refuse(each)

@@ -64,6 +64,9 @@ def cast(
 
     tries: what does not fit is NULL.
     """
+    if value.type == dtype:
+        # Most operands have the type already. The text of the expression costs as much as the expression is long.
+        return value
     if tries:
         # Its errors would name an expression; without one they are NULL.
         return replace(_cast(low, value, dtype, node, "None"), raises=value.raises)

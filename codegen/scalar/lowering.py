@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -21,6 +22,7 @@ NEEDS_SPARK: Final = "is outside what runs without Spark; give the harness a Spa
 _CHOICES: Final = (exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Nvl2)
 """Nodes that take one of several values as it is; others compare them."""
 _DEEPEST: Final = 30
+_BRACKETS: Final = re.compile(r"[()\[\]]")
 
 
 @dataclass(frozen=True)
@@ -179,8 +181,8 @@ class ExpressionLowering:
 def bracket_depth(text: str) -> int:
     """Return the depth to which brackets stand in each other."""
     depth = deepest = 0
-    for character in text:
-        depth += (character in "([") - (character in ")]")
+    for bracket in _BRACKETS.findall(text):
+        depth += 1 if bracket in "([" else -1
         deepest = max(deepest, depth)
     return deepest
 

@@ -36,12 +36,12 @@ SHAPES: dict[str, Callable[[int], str]] = {
     ),
 }
 LONG: dict[str, tuple[str, list[Any]]] = {
-    "sum": (f"SELECT SUM({' + '.join(['v'] * 600)}) AS x FROM t", [1200]),
+    "sum": (f"SELECT SUM({' + '.join(['v'] * 400)}) AS x FROM t", [800]),
     "or": (
         f"SELECT SUM(v) AS x FROM t WHERE {' OR '.join(f'v = {i}' for i in range(400))}",
         [2],
     ),
-    "after": (f"SELECT {' + '.join(['SUM(v)'] * 600)} AS x FROM t", [1200]),
+    "after": (f"SELECT {' + '.join(['SUM(v)'] * 400)} AS x FROM t", [800]),
     "texts": (f"SELECT length({' || '.join(['MAX(s)'] * 600)}) AS x FROM t", [600]),
     "queries": (SHAPES["queries"](LEVELS), [1, 2]),
     "brackets": (SHAPES["brackets"](LEVELS), [1, 2]),
