@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
+import ast
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from functools import cache
 from importlib import import_module
+from typing import Any
 
 
-def names_on_demand(
-    package: str, homes: Mapping[str, Sequence[str]]
-) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return the `__getattr__` and the `__dir__` of a package.
+def names_on_demand(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Return the `__getattr__` and the `__dir__` of a package that imports its names below `if TYPE_CHECKING:`.
 
-    homes: by module, as ".spec.dtypes" in the package or in full, the names in it; "name as other" gives a name another
-    one. What is imported is remembered in the package.
+    There each name stands once: type checkers read the imports, and Python makes one when its name is first used. What
+    is imported is remembered in the package.
     """
-    places: dict[str, tuple[str, str]] = {}
-    for module, names in homes.items():
-        for name in names:
-            inner, _, outer = name.partition(" as ")
-            places[outer or inner] = (module, inner)
+
+    @cache
+    def read_homes() -> dict[str, str]:
+        loader: Any = sys.modules[package].__loader__
+        return _read_homes(loader.get_source(package))
 
     def import_name(name: str) -> object:
-        if name not in places:
+        homes = read_homes()
+        if name == "__all__":
+            return sorted(homes)
+        if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module, inner = places[name]
-        value: object = getattr(import_module(module, package), inner)
+        # A module of the package itself is no attribute of it before it is imported.
+        is_module = homes[name] == package
+        home = import_module(f"{package}.{name}" if is_module else homes[name])
+        value: object = home if is_module else getattr(home, name)
         setattr(sys.modules[package], name, value)
         return value
 
-    return import_name, lambda: sorted({*places, *vars(sys.modules[package])})
+    return import_name, lambda: sorted({*read_homes(), *vars(sys.modules[package])})
+
+
+def _read_homes(source: str) -> dict[str, str]:
+    """The module from which each name is imported below `if TYPE_CHECKING:`."""
+    blocks = (node for node in ast.parse(source).body if isinstance(node, ast.If))
+    imports = (node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom))
+    return {alias.name: f"{node.module}" for node in imports for alias in node.names}

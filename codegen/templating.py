@@ -14,7 +14,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 
 @functools.cache
-def environment() -> Environment:
+def template_environment() -> Environment:
     """The environment of all templates; trimmed blocks make marks for white space unnecessary."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 

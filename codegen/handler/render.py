@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aggloom.codegen.handler.plan_parts import HandlerPlan
 from aggloom.codegen.spec.agg_call import describe_call
-from aggloom.codegen.templating import environment, escape_docstring, literal
+from aggloom.codegen.templating import escape_docstring, literal, template_environment
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
 _STATED = re.compile(r'^(DIGEST = )"([0-9a-f]*)"$', re.MULTILINE)
@@ -37,7 +37,7 @@ def render_draft(plan: HandlerPlan) -> str:
     title = f"{calls} GROUP BY {keys}" if keys else calls
     title = escape_docstring(f"{title} in windows" if spec.namespace else title)
     return (
-        environment()
+        template_environment()
         .get_template("handler.py.j2")
         .render(
             plan=plan,

@@ -8,7 +8,7 @@ from typing import Final, Literal
 import pyarrow as pa
 
 from aggloom.codegen.match.automaton import Automaton
-from aggloom.codegen.scalar.expressions import columns
+from aggloom.codegen.scalar.expressions import columns_of
 
 Skip = Literal["PAST LAST ROW", "TO NEXT ROW", "TO FIRST", "TO LAST"]
 RowFunction = Literal["FIRST", "LAST", "COUNT", "SUM", "AVG", "MIN", "MAX"]
@@ -86,7 +86,7 @@ class MatchDefinition:
         return all(
             operands[name].is_current(condition.variable)
             for condition in self.conditions
-            for name in columns(condition.sql)
+            for name in columns_of(condition.sql)
         )
 
 

@@ -15,7 +15,7 @@ from aggloom.codegen.match.conditions import column_number, condition_code, mask
 from aggloom.codegen.match.definition import MatchDefinition, MatchOperand, field_type
 from aggloom.codegen.match.values import domain_of
 from aggloom.codegen.spec.choices import Backend
-from aggloom.codegen.templating import comment, environment, escape_docstring
+from aggloom.codegen.templating import comment, escape_docstring, template_environment
 from aggloom.private_directory import cache_directory, refuse_foreign
 
 _ROOT: Final = Path(__file__).resolve().parent.parent.parent
@@ -81,7 +81,7 @@ class _Module:
 def matcher_text(definition: MatchDefinition, backend: Backend = "numba") -> str:
     """The text of the module of a matcher; raises UnsupportedSqlError for a condition that no matcher computes."""
     module = _module_of(definition, backend)
-    return format_draft(environment().get_template("matcher.py.j2").render(module=module))
+    return format_draft(template_environment().get_template("matcher.py.j2").render(module=module))
 
 
 @lru_cache(maxsize=64)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from aggloom.codegen.operators.aggregate import AggregateNode, GroupAggregate, LocalAggregate
 from aggloom.codegen.operators.as_of import AsOfJoin
 from aggloom.codegen.operators.base import Node, Stateful, mark, transform, walk
-from aggloom.codegen.operators.calc import Calc, pick, rename_columns
+from aggloom.codegen.operators.calc import (
+    Calc,
+    compute_columns,
+    filter_node,
+    pick,
+    pick_first,
+    rename_columns,
+)
 from aggloom.codegen.operators.changelog_conversion import FromChangelog, ToChangelog
 from aggloom.codegen.operators.correlate import Correlate
 from aggloom.codegen.operators.current_join import CurrentJoin
@@ -116,11 +123,14 @@ __all__ = [
     "below_unions",
     "call_data",
     "call_from",
+    "compute_columns",
     "deduplicated_table",
+    "filter_node",
     "mark",
     "normalise_rows",
     "one_row",
     "pick",
+    "pick_first",
     "rename_columns",
     "rolling_schema",
     "transform",

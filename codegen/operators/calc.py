@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,9 +20,16 @@ from aggloom.codegen.operators.base import (
 )
 from aggloom.codegen.operators.plan_text import shown_projection
 from aggloom.codegen.scalar.calc import lower_calc
-from aggloom.codegen.scalar.expressions import column_name, parse_scalar, quote_name, quoted_text
-from aggloom.codegen.scalar.expressions import columns as columns_of
+from aggloom.codegen.scalar.expressions import (
+    column_name,
+    columns_of,
+    parse_scalar,
+    quote_name,
+    quoted_text,
+    select_names,
+)
 from aggloom.codegen.scalar.signs import Signs
+from aggloom.codegen.spec.content import Computed
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.conditions import never_null
 from aggloom.codegen.sql.shape import is_clock
@@ -224,4 +232,26 @@ def pick(node: Node, names: list[str]) -> Node:
     if names == node.schema.names:
         return node
     columns = pa.schema([node.schema.field(name) for name in names])
-    return Calc(node, tuple((name, quote_name(name)) for name in names), columns)
+    return Calc(node, select_names(names), columns)
+
+
+def pick_first(node: Node, names: Iterable[str]) -> Node:
+    """A Calc that takes some columns before the others, or the node itself if that changes nothing."""
+    return pick(node, list(dict.fromkeys([*names, *node.schema.names])))
+
+
+def filter_node(node: Node, condition: str | None) -> Node:
+    """A Calc of the rows for which a condition is true, or the node itself without one."""
+    if condition is None:
+        return node
+    return Calc(node, select_names(node.schema.names), node.schema, condition)
+
+
+def compute_columns(node: Node, computed: Iterable[Computed]) -> Node:
+    """A Calc that computes columns behind those of a node, or the node itself if there are none."""
+    added = tuple(computed)
+    if not added:
+        return node
+    select = (*select_names(node.schema.names), *((each.name, each.sql) for each in added))
+    fields = (pa.field(each.name, each.type) for each in added)
+    return Calc(node, select, pa.schema([*node.schema, *fields]))

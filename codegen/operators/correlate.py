@@ -10,22 +10,14 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from aggloom.codegen.operators.base import (
-    Key,
-    Node,
-    Pruner,
-    Title,
-    Trend,
-    WindowColumns,
-    constant,
-)
+from aggloom.codegen.operators.base import Extending, Key, Node, Pruner, Title, WindowColumns
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.plan_text import shown_names
 from aggloom.codegen.operators.table_call import TableCall, UserRows
 
 
 @dataclass(frozen=True)
-class Correlate(Node):
+class Correlate(Extending):
     """Rows joined with those that a table function makes of them; no two columns have the same name.
 
     outer: a row of which it makes none leaves once, with NULLs. columns: those that leave. nets_updates: of an update
@@ -53,14 +45,9 @@ class Correlate(Node):
         return self.input.is_complete
 
     @property
-    def never_deletes(self) -> bool:
-        return self.appends_only
-
-    @cached_property
     def never_null(self) -> frozenset[str]:
         # An outer row that nothing was made of has NULL instead of a number.
-        own = {self.call.ordinality[0]} if self.call.ordinality and not self.outer else set()
-        return (self.input.never_null | own) & frozenset(self.columns)
+        return super().never_null | (frozenset() if self.outer else self._numbers)
 
     @cached_property
     def unique_keys(self) -> tuple[Key, ...]:
@@ -71,22 +58,14 @@ class Correlate(Node):
         return self._extend_keys(self.input.ordered_keys)
 
     @property
-    def trends(self) -> dict[str, Trend]:
-        # The rows of an update are deleted and inserted: there is no row that a trend could follow (decision 077).
-        return constant(self.columns) if self.appends_only else {}
-
-    @property
     def non_negative(self) -> frozenset[str]:
-        own = {self.call.ordinality[0]} if self.call.ordinality else set()
-        return (self.input.non_negative | own) & frozenset(self.columns)
+        return super().non_negative | self._numbers
 
     @property
-    def clock_columns(self) -> frozenset[str]:
-        return self.input.clock_columns & frozenset(self.columns)
-
-    @property
-    def event_times(self) -> frozenset[str]:
-        return self.input.event_times & frozenset(self.columns)
+    def _numbers(self) -> frozenset[str]:
+        """The column that numbers the rows of a row, if it leaves."""
+        ordinality = self.call.ordinality
+        return frozenset(self.columns) & ({ordinality[0]} if ordinality is not None else set())
 
     @property
     def window_columns(self) -> WindowColumns | None:
@@ -94,12 +73,6 @@ class Correlate(Node):
         if below is None or not {below.start, below.end} <= set(self.columns):
             return None
         return below if below.time in self.columns else below._replace(time=None)
-
-    @property
-    def distribution(self) -> Key | None:
-        # A row's rows stay in the place where it is.
-        below = self.input.distribution
-        return below if below is not None and set(below) <= set(self.columns) else None
 
     def within(self, names: Key) -> tuple[dict[str, str], ...] | str:
         if isinstance(self.call, UserRows):

@@ -17,13 +17,13 @@ from aggloom.codegen.operators.base import (
     sort_kinds,
     walk,
 )
-from aggloom.codegen.operators.calc import Calc, pick
+from aggloom.codegen.operators.calc import Calc, pick, pick_first
 from aggloom.codegen.operators.footprint import WORD
 from aggloom.codegen.operators.plan_text import shown_names
 from aggloom.codegen.operators.rank import Rank
 from aggloom.codegen.operators.row_numbers import Numbered
 from aggloom.codegen.operators.rows_by_key import KeyedRowsNode, holds_texts, row_parts
-from aggloom.codegen.scalar.expressions import quote_name
+from aggloom.codegen.scalar.expressions import select_names
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.numbering import SortItem
 from aggloom.codegen.sql.numbering_range import Range
@@ -218,18 +218,16 @@ def plan_deduplicate(node: Numbered, numbers: Range) -> Node | None:
         if not usual or not pa.types.is_timestamp(rows.schema.field(time).type):
             return None
     first_rows = _of_rows(rows, node.partition, "last" if item.descending else "first", time)
-    select = [(name, quote_name(name)) for name in rows.schema.names]
     # The number of each of these rows is 1.
-    return Calc(first_rows, (*select, (node.number, "CAST(1 AS BIGINT)")), node.schema)
+    select = (*select_names(rows.schema.names), (node.number, "CAST(1 AS BIGINT)"))
+    return Calc(first_rows, select, node.schema)
 
 
 def _of_rows(
     rows: Node, key: Key, keep: Keep, order: str | None, window_end: str | None = None
 ) -> Deduplicate:
-    others = [name for name in rows.schema.names if name not in key]
     waits = window_end is not None
-    picked = pick(rows, [*key, *others])
-    return Deduplicate(picked, key, keep, order, waits=waits, window_end=window_end)
+    return Deduplicate(pick_first(rows, key), key, keep, order, waits=waits, window_end=window_end)
 
 
 def deduplicated_table(
@@ -275,10 +273,8 @@ def _of_changes(rows: Node, keys: Key, keep: Keep, order: str | None) -> Node:
     items: tuple[SortItem, ...] = ()
     if order is not None:
         items = (SortItem(order, descending=keep == "last", nulls_first=keep == "first"),)
-    others = [name for name in rows.schema.names if name not in keys]
-    below = pick(rows, [*keys, *others])
     # The number 1 is read by nobody.
-    rank = Rank(below, keys, "ROW_NUMBER", items, Range(1, 1), None)
+    rank = Rank(pick_first(rows, keys), keys, "ROW_NUMBER", items, Range(1, 1), None)
     return pick(rank, list(rows.schema.names))
 
 

@@ -22,7 +22,7 @@ from aggloom.codegen.operators.footprint import WORD, index_bytes
 from aggloom.codegen.operators.plan_text import one_line, shown_names
 from aggloom.codegen.operators.rows_by_key import holds_texts, row_entries
 from aggloom.codegen.operators.two_sided import TwoSided
-from aggloom.codegen.scalar.expressions import columns as columns_of
+from aggloom.codegen.scalar.expressions import columns_of
 from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.spec.dtypes import type_name
 

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend, constant
+from aggloom.codegen.operators.base import Extending, Key, Node, Pruner, Title
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.lookup_question import LookupQuestion
@@ -23,7 +23,7 @@ KEY_COLUMNS = 64
 
 
 @dataclass(frozen=True)
-class LookupJoin(Node):
+class LookupJoin(Extending):
     """Rows with the answers to them; no two columns have the same name. columns: those that leave."""
 
     input: Node
@@ -54,10 +54,6 @@ class LookupJoin(Node):
     def is_complete(self) -> bool:
         return True
 
-    @property
-    def never_deletes(self) -> bool:
-        return self.appends_only
-
     @cached_property
     def unique_keys(self) -> tuple[Key, ...]:
         # The key of the input, with that of the table where a row may meet several of its rows.
@@ -66,32 +62,6 @@ class LookupJoin(Node):
     @cached_property
     def ordered_keys(self) -> tuple[Key, ...]:
         return self._joined_keys(self.input.ordered_keys)
-
-    @property
-    def trends(self) -> dict[str, Trend]:
-        return constant(self.columns) if self.appends_only else {}
-
-    @property
-    def never_null(self) -> frozenset[str]:
-        return self.input.never_null & frozenset(self.columns)
-
-    @property
-    def non_negative(self) -> frozenset[str]:
-        return self.input.non_negative & frozenset(self.columns)
-
-    @property
-    def clock_columns(self) -> frozenset[str]:
-        return self.input.clock_columns & frozenset(self.columns)
-
-    @property
-    def event_times(self) -> frozenset[str]:
-        return self.input.event_times & frozenset(self.columns)
-
-    @property
-    def distribution(self) -> Key | None:
-        # A row is answered where it is: nothing moves.
-        below = self.input.distribution
-        return below if below is not None and set(below) <= set(self.columns) else None
 
     @property
     def lineage(self) -> str:

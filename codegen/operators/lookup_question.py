@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend
 from aggloom.codegen.operators.plan_text import format_name, one_line, shown_names
-from aggloom.codegen.scalar.expressions import columns as columns_of
+from aggloom.codegen.scalar.expressions import columns_of
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.spec.lookup_table import BatchFrame, LookupTable
 from aggloom.errors import UnsupportedSqlError

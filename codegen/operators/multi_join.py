@@ -25,7 +25,7 @@ from aggloom.codegen.operators.join import (
 )
 from aggloom.codegen.operators.plan_text import format_name, one_line, shown_names
 from aggloom.codegen.operators.rows_by_key import KeyedRowsNode, holds_texts, row_entries
-from aggloom.codegen.scalar.expressions import columns as columns_of
+from aggloom.codegen.scalar.expressions import columns_of
 from aggloom.codegen.spec.choices import Changes
 from aggloom.codegen.spec.dtypes import type_name
 

@@ -23,7 +23,7 @@ from aggloom.codegen.operators.base import (
 from aggloom.codegen.operators.calc import Calc, pick
 from aggloom.codegen.operators.plan_text import shown_names
 from aggloom.codegen.operators.rows_by_key import KeyedRowsNode, row_parts
-from aggloom.codegen.scalar.expressions import quote_name
+from aggloom.codegen.scalar.expressions import select_names
 from aggloom.codegen.spec.dtypes import type_name
 
 
@@ -115,11 +115,10 @@ class Normalise(KeyedRowsNode):
 
     def filter_rows(self, condition: str) -> Node:
         """The same of those rows only for which a condition over its columns is true."""
-        names = self.schema.names
         passes = mark(self.schema) + "passes"
         # A second filter joins the first in one column: the operator reads one BOOLEAN (decision 032).
         both = condition if self.condition is None else f"({self.condition}) AND ({condition})"
-        select = [*((name, quote_name(name)) for name in names), (passes, both)]
+        select = (*select_names(self.schema.names), (passes, both))
         below = self.input
         if self.passes is not None:
             assert isinstance(below, Calc)
@@ -128,7 +127,7 @@ class Normalise(KeyedRowsNode):
         columns = self.schema.append(pa.field(passes, pa.bool_()))
         return replace(
             self,
-            input=Calc(below, tuple(select), columns),
+            input=Calc(below, select, columns),
             passes=passes,
             condition=both,
         )

@@ -19,7 +19,7 @@ from aggloom.codegen.operators.base import (
     sort_kinds,
     walk,
 )
-from aggloom.codegen.operators.calc import pick
+from aggloom.codegen.operators.calc import pick, pick_first
 from aggloom.codegen.operators.footprint import WORD
 from aggloom.codegen.operators.plan_text import format_name, shown_names
 from aggloom.codegen.operators.row_numbers import Numbered, shown_order
@@ -305,7 +305,6 @@ def plan_rank(node: Numbered, numbers: Range) -> Node | None:
         if clocks[0].descending and node.function == "ROW_NUMBER":
             return None
         order = order[: order.index(clocks[0])]
-    others = [name for name in rows.schema.names if name not in node.partition]
-    below = pick(rows, [*node.partition, *others])
+    below = pick_first(rows, node.partition)
     rank = Rank(below, node.partition, node.function, order, numbers, node.number)
     return pick(rank, list(node.schema.names))

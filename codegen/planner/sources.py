@@ -14,8 +14,7 @@ from aggloom.codegen.operators import Calc, Node, walk
 from aggloom.codegen.operators.plan_text import one_line
 from aggloom.codegen.planner.plan import Plan
 from aggloom.codegen.scalar.calc import lower_calc, lower_condition
-from aggloom.codegen.scalar.expressions import column_name
-from aggloom.codegen.scalar.expressions import columns as columns_of
+from aggloom.codegen.scalar.expressions import column_name, columns_of
 from aggloom.codegen.spec.choices import Backend
 from aggloom.errors import UnsupportedExpressionError
 

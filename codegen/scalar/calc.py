@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen.scalar.expressions import parse_scalar, quote_name
+from aggloom.codegen.scalar.expressions import parse_scalar, quote_name, select_names
 from aggloom.codegen.scalar.module import ROWS, load_module, lower, module_text
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.errors import SpecError
@@ -157,7 +157,7 @@ def finish(spec: AggSpec, batch: pa.RecordBatch, kinds: Kinds, upsert: bool = Tr
     """
     _check_given("finish", spec, batch)
     schema = spec.output_schema
-    select = spec.select or [(name, quote_name(name)) for name in schema.names]
+    select = spec.select or select_names(schema.names)
     return calculate(spec.having, select, schema, batch, kinds, is_shown=True, upsert=upsert)
 
 

@@ -5,7 +5,7 @@ Its value is `codegen/scalar/`'s business in the harness, and Spark's on Spark w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import pyarrow as pa
@@ -43,6 +43,11 @@ def quote_name(name: str) -> str:
     return text
 
 
+def select_names(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """The items of a projection that gives columns as they are: each name with its text."""
+    return tuple((name, quote_name(name)) for name in names)
+
+
 def quoted_text(sql: str) -> str:
     """An expression with its names in backticks, as plans write it.
 
@@ -69,7 +74,7 @@ def is_expression(sql: str, names: Sequence[str]) -> bool:
         return False
 
 
-def columns(sql: str) -> tuple[str, ...]:
+def columns_of(sql: str) -> tuple[str, ...]:
     """The column names that an expression mentions, in order of first mention."""
     nodes = parse_scalar(sql).find_all(exp.Column, bfs=False)
     return tuple(dict.fromkeys(column.name for column in nodes))
@@ -105,7 +110,7 @@ def require_repeatable(sql: str) -> None:
 
 
 def _require_columns(sql: str, schema: pa.Schema) -> None:
-    for name in columns(sql):
+    for name in columns_of(sql):
         if name not in schema.names:
             hint = nearest(name, schema.names)
             raise UnknownColumnError(f"expression {sql}: there is no column {name!r}. {hint}")

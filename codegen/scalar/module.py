@@ -20,7 +20,7 @@ from aggloom.codegen.scalar.lowered_expression import LoweredExpression, quoted,
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, bracket_depth
 from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.sql.depth import deep
-from aggloom.codegen.templating import environment
+from aggloom.codegen.templating import template_environment
 
 ROWS: Final = "rows"
 """The name of the input in a module that has only one."""
@@ -103,7 +103,7 @@ def _module_text(
     # Late, as in codegen/handler/render.py.
     import black
 
-    text = environment().get_template("expressions.py.j2").render(module=module)
+    text = template_environment().get_template("expressions.py.j2").render(module=module)
     return black.format_str(text, mode=black.Mode(line_length=100, preview=False))
 
 

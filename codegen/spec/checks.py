@@ -200,7 +200,7 @@ def require_supported(name: str, schema: pa.Schema, where: str) -> None:
 
 def check_columns(sql: str, schema: pa.Schema, where: str) -> None:
     """Every column that an expression names exists, and every function."""
-    for name in expressions.columns(sql):
+    for name in expressions.columns_of(sql):
         require_column(name, schema, where)
     fault = check_function_names(expressions.parse_scalar(sql), stored=READS_STORED.get())
     if fault is not None:

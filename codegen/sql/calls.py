@@ -14,12 +14,11 @@ from aggloom.codegen.catalogue.registry import find
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec import checks as spec_check
 from aggloom.codegen.spec.agg_call import ON_NULL, AggCall, SortKey, places
-from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.spec.function_check import check_function
 from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.scope import Scope, bare, pretty
-from aggloom.errors import SpecError, SqlError, TypeMismatchError, nearest
+from aggloom.errors import SpecError, SqlError, nearest
 
 _FIRST_OR_LAST: Final = ("FIRST_VALUE", "LAST_VALUE", "ANY_VALUE")
 OVER_SORTED: Final = ("PERCENTILE_CONT", "PERCENTILE_DISC", "MODE")
@@ -213,13 +212,7 @@ class _Lowering:
         name = self.entry.name
         self.scope.refuse_aggregates(node, f"the filter of {name}", "use HAVING")
         self.scope.require_columns(node)
-        with self.scope.at(node):
-            dtype = infer(node, self.scope.types)
-            if dtype != pa.bool_():
-                dtype_name = type_name(dtype)
-                raise TypeMismatchError(
-                    f"FILTER of {name} needs BOOLEAN, not {dtype_name}; compare it."
-                )
+        self.scope.require_boolean(node, f"FILTER of {name}")
         return self.scope.column(node)
 
     def _error(self, what: str, where: exp.Expression) -> SqlError:

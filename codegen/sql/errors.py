@@ -18,6 +18,7 @@ from aggloom.masking import mask_secrets
 
 _Error = TypeVar("_Error", bound=AggloomError)
 Span = tuple[int, int]
+"""Where a piece of the text starts and ends (exclusive)."""
 Place: TypeAlias = exp.Expression | Span | Callable[[str], Span | None] | None
 """A piece of the query: a node of its syntax tree, where its text starts and ends (exclusive), or a search for that."""
 
@@ -46,7 +47,7 @@ def excerpt(sql: str, start: int, end: int) -> str:
     return f"line {number}, column {column}:\n  {line}\n  {indent}{'^' * width}"
 
 
-def span(node: exp.Expression) -> tuple[int, int] | None:
+def span(node: exp.Expression) -> Span | None:
     """The text that a syntax tree covers, as far as its tokens remember their place."""
     positions = [part.meta for part in node.walk() if "start" in part.meta]
     if not positions:
@@ -58,6 +59,11 @@ def place_error(error: _Error, where: Place) -> _Error:
     """Return an error with its place in the query, if that is known; `underline_errors` shows it there."""
     error.place = where
     return error
+
+
+def has_place(error: AggloomError) -> bool:
+    """Tell whether an error says its place already."""
+    return error.place is not None or "\nAt " in str(error)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from sqlglot import exp
 from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.numbering_range import whole_number
-from aggloom.codegen.sql.scope import bare, make_column, text_of
+from aggloom.codegen.sql.scope import bare, make_column, name_item, text_of
 from aggloom.codegen.sql.stars import left_out
 from aggloom.errors import DuplicateNameError, SqlError
 
@@ -93,7 +93,7 @@ class Plain:
         """The column of the plain query that an expression over its source is; own: by its name, if that is free."""
         node = bare(node)
         for item in self.items:
-            inner = bare(item.this if isinstance(item, exp.Alias) else item)
+            inner = bare(item.unalias())
             # * gives the column unless its EXCEPT leaves it out: no hidden copy is needed then.
             if isinstance(inner.this if isinstance(inner, exp.Column) else inner, exp.Star):
                 # Of joined tables, t.* does not show each column that is written without its table.
@@ -138,9 +138,7 @@ class Plain:
     def build_query(self) -> exp.Expression:
         """The plain query with the columns that were added."""
         for name, node in self.hidden.items():
-            # `exp.alias_` would make it the sub-query's own name, as in FROM.
-            alias = exp.Alias(this=node, alias=exp.to_identifier(name, quoted=True))
-            self.tree.append("expressions", alias)
+            self.tree.append("expressions", name_item(node, name))
         return self.tree
 
 
@@ -170,12 +168,12 @@ def _read_windows(tree: exp.Select, windows: list[exp.Window]) -> NumberingQuery
     zero = exp.cast(exp.Literal.number(0), "BIGINT", dialect="spark")
     items, selected = list(plain.tree.expressions), []
     for item in items:
-        inner = bare(item.this if isinstance(item, exp.Alias) else item)
+        inner = bare(item.unalias())
         if isinstance(inner, exp.Window) and any(_windows_in(inner)):
             if is_selected:
                 raise refusal(item, "the same numbering twice is", "name it once")
             number, is_selected = item.alias or text_of(inner), True
-            selected.append(exp.alias_(zero, exp.to_identifier(number, quoted=True)))
+            selected.append(name_item(zero, number))
         elif any(_windows_in(item)):
             fix = "name it, and compute with its name in the query around this one"
             raise refusal(item, "a numbering inside an expression is", fix)
@@ -259,7 +257,7 @@ def _rewrite_qualify(
         # QUALIFY may name items of SELECT, which go before columns of the source.
         aliases = [i.alias for i in plain.items if i.alias.casefold() == node.name.casefold()]
         name = aliases[0] if aliases and not node.table else plain.column(node, sign)
-        return exp.column(exp.to_identifier(name, quoted=True))
+        return make_column(name)
 
     return condition.transform(visit)
 

@@ -17,7 +17,7 @@ from aggloom.codegen.spec.function_check import check_function
 from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.errors import place_error, refusal
 from aggloom.codegen.sql.numbering import Function, Plain
-from aggloom.codegen.sql.scope import Scope, bare, make_column, pretty, text_of
+from aggloom.codegen.sql.scope import Scope, bare, make_column, name_item, pretty, text_of
 from aggloom.codegen.sql.shape import is_clock
 from aggloom.errors import DuplicateNameError, SqlError
 
@@ -77,14 +77,9 @@ def _numbers(tree: exp.Select, windows: list[exp.Window]) -> bool:
     if not isinstance(call, CallNode) or call.name.upper() not in get_args(Function):
         return False
     items = [item for item in tree.expressions if item.find(exp.Window)]
-    whole = all(isinstance(bare(_inner(item)), exp.Window) for item in items)
+    whole = all(isinstance(bare(item.unalias()), exp.Window) for item in items)
     # A rank need not store what it has emitted: it is cheaper than an OVER, where it says the same.
     return whole and len(items) < 2
-
-
-def _inner(item: exp.Expression) -> exp.Expression:
-    inner: exp.Expression = item.this if isinstance(item, exp.Alias) else item
-    return inner
 
 
 def is_query(part: exp.Expression) -> bool:
@@ -145,9 +140,9 @@ class _Split:
             else:
                 # A window has an alias, too: the name that it goes by.
                 aliased = isinstance(item, exp.Alias)
-                name = item.alias if aliased else pretty(bare(_inner(item)))
-                call = self._over(_inner(item))
-                items.append(exp.alias_(call, exp.to_identifier(name, quoted=True)))
+                name = item.alias if aliased else pretty(bare(item.unalias()))
+                call = self._over(item.unalias())
+                items.append(name_item(call, name))
         aliases = {
             item.alias.casefold(): item.this for item in items if isinstance(item, exp.Alias)
         }
@@ -163,7 +158,7 @@ class _Split:
 
     def _keep_item(self, item: exp.Expression) -> exp.Expression:
         """An item without window functions, under the name that it has."""
-        inner = bare(_inner(item))
+        inner = bare(item.unalias())
         star = isinstance(inner, exp.Star) or isinstance(inner.this, exp.Star)
         if (
             item.alias
@@ -171,7 +166,7 @@ class _Split:
             or (star and not isinstance(inner, CallNode))
         ):
             return item
-        return exp.alias_(item, exp.to_identifier(pretty(inner), quoted=True))
+        return name_item(item, pretty(inner))
 
     def _over(
         self, node: exp.Expression, aliases: dict[str, exp.Expression] | None = None

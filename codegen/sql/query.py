@@ -108,7 +108,7 @@ class SelectBlock(Scope):
         left: dict[str, exp.Expression] = {}
         for item in self.tree.expressions:
             alias = item.alias if isinstance(item, exp.Alias) else None
-            node = item.this if isinstance(item, exp.Alias) else item
+            node = item.unalias()
             if isinstance(node, exp.Star) or (
                 isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
             ):

@@ -101,11 +101,23 @@ class Scope:
             return None
         node = self.resolve(where.this)
         self.refuse_aggregates(node, "WHERE", "move the condition to HAVING")
-        with self.at(node):
-            dtype = infer(node, self.types)
-            if dtype != pa.bool_():
-                raise TypeMismatchError(f"WHERE needs BOOLEAN, not {type_name(dtype)}; compare it.")
+        self.require_boolean(node, "WHERE")
         return self.input_sql(node)
+
+    def require_boolean(self, node: exp.Expression, clause: str) -> None:
+        """Raise TypeMismatchError if the condition of a clause is none."""
+        with self.at(node):
+            dtype = infer(self.flink_divisions(node.copy(), self.types), self.types)
+            if dtype != pa.bool_():
+                raise TypeMismatchError(
+                    f"{clause} needs BOOLEAN, not {type_name(dtype)}; compare it."
+                )
+
+    def join_conditions(self, conditions: Sequence[exp.Expression]) -> str | None:
+        """The conditions of ON, all of which have to be true, as Spark evaluates them; None without one."""
+        for each in conditions:
+            self.require_boolean(each, "ON")
+        return self.input_sql(exp.and_(*conditions)) if conditions else None
 
     def flink_divisions(self, node: exp.Expression, types: Types) -> exp.Expression:
         """Flink divides integers to an integer; Spark, which evaluates this, must be instructed to."""
@@ -330,6 +342,12 @@ def own_name(item: exp.Expression, resolved: exp.Expression) -> str:
 def make_column(name: str) -> exp.Column:
     """The column of this exact name."""
     return exp.column(exp.to_identifier(name, quoted=True))
+
+
+def name_item(node: exp.Expression, name: str) -> exp.Alias:
+    """A copy of an expression as an item of SELECT of this exact name."""
+    # `exp.alias_` would make it a sub-query's own name, as in FROM.
+    return exp.Alias(this=node.copy(), alias=exp.to_identifier(name, quoted=True))
 
 
 def bare(node: exp.Expression) -> exp.Expression:

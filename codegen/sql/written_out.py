@@ -12,7 +12,7 @@ from sqlglot import exp
 from aggloom.codegen.catalogue.registry import canonical
 from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.errors import place_error, refusal, span
-from aggloom.codegen.sql.scope import bare, pretty, text_of
+from aggloom.codegen.sql.scope import bare, name_item, pretty, text_of
 from aggloom.errors import SqlError
 
 _BY = {"MAX_BY": True, "ARG_MAX": True, "MIN_BY": False, "ARG_MIN": False}
@@ -120,7 +120,7 @@ def _as_written(term: exp.Expression, select: exp.Select) -> exp.Expression:
     if item is None:
         return term
     order = term.copy()
-    order.set("this", (item.this if isinstance(item, exp.Alias) else item).copy())
+    order.set("this", item.unalias().copy())
     return order
 
 
@@ -140,10 +140,10 @@ def _ask_for_values(select: exp.Select, join: exp.Join) -> None:
     for item in select.expressions:
         items.append(item)
         if isinstance(item, exp.Star):
-            items += [_name_query(query, name) for name, query in values.items()]
+            items += [name_item(query, name) for name, query in values.items()]
         elif _is_star_of(item, alias):
             items.pop()
-            items += [_name_query(query, name) for name, query in values.items()]
+            items += [name_item(query, name) for name, query in values.items()]
     select.set("expressions", items)
     folded = {name.casefold(): query for name, query in values.items()}
     # Listed first: columns are replaced while they are gone through.
@@ -153,13 +153,8 @@ def _ask_for_values(select: exp.Select, join: exp.Join) -> None:
             continue
         value: exp.Expression = query.copy()
         if column.parent is select and column.arg_key == "expressions":
-            value = _name_query(query, column.name)
+            value = name_item(query, column.name)
         column.replace(value)
-
-
-def _name_query(query: exp.Expression, name: str) -> exp.Alias:
-    """A copy of a sub-query as an item of that name."""
-    return exp.Alias(this=query.copy(), alias=exp.to_identifier(name, quoted=True))
 
 
 def _is_star_of(item: exp.Expression, alias: str) -> bool:
@@ -192,7 +187,7 @@ def _values_of(join: exp.Join) -> dict[str, exp.Expression] | None:
         return None
     aliases = [each.name for each in alias.columns]
     names = aliases or [each.alias_or_name for each in query.expressions]
-    inner = [each.this if isinstance(each, exp.Alias) else each for each in query.expressions]
+    inner = [each.unalias() for each in query.expressions]
     # An item without an aggregate would be a sub-query with many rows.
     if len(names) != len(inner) or not all(names) or not all(each.find(CallNode) for each in inner):
         return None

@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
-from aggloom.codegen import templates
+from aggloom.codegen import template_environment
 from aggloom.runtime.local.timeline_marks import style as timeline_style
 from aggloom.runtime.page import formatting
 
@@ -18,7 +18,7 @@ from aggloom.runtime.page import formatting
 @functools.cache
 def environment() -> Environment:
     """The environment of all templates, with what pages need."""
-    page_environment = templates().overlay(autoescape=True)
+    page_environment = template_environment().overlay(autoescape=True)
     own = {"count": formatting.count, "size": formatting.size, "moment": formatting.moment}
     page_environment.filters = {**page_environment.filters, **own}
     return page_environment

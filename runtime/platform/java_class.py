@@ -23,11 +23,11 @@ def compile_template(jvm: Any, parent: Any, template: str, texts: Mapping[str, s
     parent: the loader whose classes it sees. texts: those that the template prints.
     """
     # A process that asks for state variables imports this module, and pays for nothing that it does not use.
-    from aggloom.codegen import templates
+    from aggloom.codegen import template_environment
 
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(parent)
-    compiler.cook(templates().get_template(template).render(texts))
+    compiler.cook(template_environment().get_template(template).render(texts))
     return compiler
 
 

@@ -6,11 +6,11 @@ that is about to start Java, wait for nothing that they do not need.
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from aggloom.errors import SparkMissingError
+from aggloom.on_demand import names_on_demand
 
 if find_spec("pyspark") is None:
     raise SparkMissingError(
@@ -19,53 +19,22 @@ if find_spec("pyspark") is None:
         "aggloom.local and aggloom.Harness."
     )
 
-from aggloom.runtime.spark.sessions.session import session
+from aggloom.runtime.spark.sessions.session import session as session
 
 if TYPE_CHECKING:
-    from aggloom.runtime.connectors.files.source import read_changes
-    from aggloom.runtime.connectors.files.table_file import read_table
-    from aggloom.runtime.spark.api.query import sql
-    from aggloom.runtime.spark.api.window_aggregate import late_rows, on_time
-    from aggloom.runtime.spark.checkpoint import check_records
-    from aggloom.runtime.spark.failures import await_end, explain_failure
-    from aggloom.runtime.spark.read.messages import read_messages
-    from aggloom.runtime.spark.watch.progress import ProgressPrinter
-    from aggloom.runtime.spark.write.sinks import write_changes
+    from aggloom.runtime.connectors.delta.source import read_delta as read_delta
+    from aggloom.runtime.connectors.files.source import read_changes as read_changes
+    from aggloom.runtime.connectors.files.table_file import read_table as read_table
+    from aggloom.runtime.connectors.iceberg.source import read_iceberg as read_iceberg
+    from aggloom.runtime.connectors.kafka.source import read_kafka as read_kafka
+    from aggloom.runtime.spark.api.query import sql as sql
+    from aggloom.runtime.spark.api.window_aggregate import late_rows as late_rows
+    from aggloom.runtime.spark.api.window_aggregate import on_time as on_time
+    from aggloom.runtime.spark.checkpoint import check_records as check_records
+    from aggloom.runtime.spark.failures import await_end as await_end
+    from aggloom.runtime.spark.failures import explain_failure as explain_failure
+    from aggloom.runtime.spark.read.messages import read_messages as read_messages
+    from aggloom.runtime.spark.watch.progress import ProgressPrinter as ProgressPrinter
+    from aggloom.runtime.spark.write.sinks import write_changes as write_changes
 
-_HOMES = {
-    "ProgressPrinter": ".watch.progress",
-    "await_end": ".failures",
-    "check_records": ".checkpoint",
-    "explain_failure": ".failures",
-    "late_rows": ".api.window_aggregate",
-    "on_time": ".api.window_aggregate",
-    "read_changes": "..connectors.files.source",
-    "read_messages": ".read.messages",
-    "read_table": "..connectors.files.table_file",
-    "sql": ".api.query",
-    "write_changes": ".write.sinks",
-}
-
-__all__ = [
-    "ProgressPrinter",
-    "await_end",
-    "check_records",
-    "explain_failure",
-    "late_rows",
-    "on_time",
-    "read_changes",
-    "read_messages",
-    "read_table",
-    "session",
-    "sql",
-    "write_changes",
-]
-
-
-def __getattr__(name: str) -> object:
-    """Import the module behind a name and remember the result."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_HOMES[name], __name__), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = names_on_demand(__name__)

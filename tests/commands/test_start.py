@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import subprocess
 import sys
@@ -82,21 +81,9 @@ def test_a_look_plans_no_query(checkpoint: tuple[Path, set[str]], words: tuple[s
 
 
 @pytest.mark.parametrize("package", FACES)
-def test_faces_name_the_homes_of_their_names(package: str) -> None:
+def test_faces_import_their_names_when_asked(package: str) -> None:
     module = import_module(package)
-    assert module.__file__ is not None
-    tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
-    stated = {
-        alias.asname or alias.name: (f"{node.module}", alias.name)
-        for block in tree.body
-        if isinstance(block, ast.If)
-        for node in block.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    assert sorted(stated) == sorted(module.__all__)
-    for name, (home, inner) in stated.items():
-        assert getattr(module, name) is getattr(import_module(home), inner), name
+    assert module.__all__ and all(hasattr(module, name) for name in module.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         module.nothing  # noqa: B018
 

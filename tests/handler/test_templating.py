@@ -9,7 +9,7 @@ import pytest
 from jinja2.bccache import Bucket
 
 from aggloom.codegen.template_cache import CompiledTemplates
-from aggloom.codegen.templating import environment
+from aggloom.codegen.templating import template_environment
 
 
 @pytest.fixture
@@ -17,15 +17,15 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory of compiled templates."""
     monkeypatch.setenv("AGGLOOM_CACHE", str(tmp_path))
     tmp_path.chmod(0o700)
-    environment.cache_clear()
+    template_environment.cache_clear()
     return tmp_path / "templates"
 
 
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The templates that a new environment compiles."""
     names: list[str] = []
-    environment.cache_clear()
-    made = environment()
+    template_environment.cache_clear()
+    made = template_environment()
     real = made.compile
 
     def noted(source: str, name: str, *more: Any) -> Any:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 from aggloom.codegen.scalar.calc import evaluate, finish, prepare
-from aggloom.codegen.scalar.expressions import columns, infer_type
+from aggloom.codegen.scalar.expressions import columns_of, infer_type
 from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 from aggloom.errors import (
     ArithmeticOverflowError,
@@ -225,7 +225,7 @@ def test_refusals(sql: str, error: type[Exception], message: str) -> None:
 
 
 def test_columns_are_named_once_in_order() -> None:
-    assert columns(f"b + a + `{HOSTILE}` + a") == ("b", "a", HOSTILE)
+    assert columns_of(f"b + a + `{HOSTILE}` + a") == ("b", "a", HOSTILE)
 
 
 def kinds_of(*kinds: int) -> np.ndarray[Any, np.dtype[np.int8]]:

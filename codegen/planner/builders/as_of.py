@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.operators import AsOfJoin, CurrentJoin, Node, pick
+from aggloom.codegen.operators import AsOfJoin, CurrentJoin, Node, pick_first
 from aggloom.codegen.operators.as_of import Comparison
 from aggloom.codegen.planner.builders.versions import time_of, versions_of
 from aggloom.codegen.scalar.expressions import quote_name
@@ -168,7 +168,7 @@ def _keys_first(pairing: Pairing) -> list[Node]:
     sides = []
     for place, side in enumerate(pairing.sides):
         keys = [pair[place] for pair in pairing.pairs]
-        sides.append(pick(side, [*keys, *(n for n in side.schema.names if n not in keys)]))
+        sides.append(pick_first(side, keys))
     return sides
 
 

@@ -9,7 +9,7 @@ from aggloom.codegen.operators import Calc, Node
 from aggloom.codegen.planner.builders.sink_digits import digits_of_column
 from aggloom.codegen.planner.scripts.create_table import CreatedTable
 from aggloom.codegen.planner.scripts.script import Script, Target
-from aggloom.codegen.scalar.expressions import quote_name
+from aggloom.codegen.scalar.expressions import quote_name, select_names
 from aggloom.codegen.scalar.time_digits import cut_column
 from aggloom.codegen.spec.agg_spec import to_schema
 from aggloom.codegen.spec.declared_digits import declared_digits
@@ -93,7 +93,7 @@ def plan_insertion(script: Script, target: Target, rows: Node, dialect: str) -> 
                 f"{type_name(source.type)}; write CAST(.. AS {type_name(field.type)})."
             )
             raise place_error(TypeMismatchError(message), target.place)
-    if tuple(select) == tuple((name, quote_name(name)) for name in rows.schema.names):
+    if tuple(select) == select_names(rows.schema.names):
         return rows
     return Calc(rows, tuple(select), schema)
 

@@ -12,24 +12,31 @@ from typing import Any, Protocol
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.operators import Calc, Join, Node, mark, pick
+from aggloom.codegen.operators import (
+    Join,
+    Node,
+    compute_columns,
+    filter_node,
+    mark,
+    pick_first,
+)
 from aggloom.codegen.planner.builders.as_of import as_of_join
 from aggloom.codegen.planner.builders.lookup_join import LookupClause, dimension_of
 from aggloom.codegen.planner.builders.planned_call import PlannedCall
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.scalar.calc import lower_condition
-from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.scalar.operand_types import common
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.checks import require_supported
 from aggloom.codegen.spec.choices import JoinKind
+from aggloom.codegen.spec.content import Computed
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.as_of import AsOf
 from aggloom.codegen.sql.clock_conditions import has_clock
 from aggloom.codegen.sql.conditions import column_names, equality, never_null
 from aggloom.codegen.sql.errors import refusal
 from aggloom.codegen.sql.scope import Scope, make_column
-from aggloom.errors import TypeMismatchError, UnsupportedExpressionError, UnsupportedSqlError
+from aggloom.errors import UnsupportedExpressionError, UnsupportedSqlError
 
 _DROPS_LEFT = ("inner", "right", "semi")
 """Kinds of which no row of the left leaves without a partner."""
@@ -216,9 +223,7 @@ class _Pairing:
         names = [list(side.schema.names) for side in self.sides]
         rest = [each for each in self.conditions if not self.pair(each)]
         for place, side in enumerate(self.sides):
-            keys = [pair[place] for pair in self.pairs]
-            order = [*keys, *(name for name in side.schema.names if name not in keys)]
-            self.sides[place] = pick(side, order)
+            self.sides[place] = pick_first(side, [pair[place] for pair in self.pairs])
         left, right = self.sides
         columns = names[0] if self.tree.kind in ("semi", "anti") else [*names[0], *names[1]]
         condition, above = self._split_condition(rest, left, right)
@@ -236,10 +241,7 @@ class _Pairing:
             kinds = " and ".join(kind.upper() for kind in self.tree.passed)
             why = f"it reads columns of one side of the {kinds} JOIN only, which so remembers fewer rows"
             self.builder.notes.add("semi_join_transpose", node, True, why)
-        if above is None:
-            return node
-        every = tuple((name, quote_name(name)) for name in node.schema.names)
-        return Calc(node, every, node.schema, above)
+        return filter_node(node, above)
 
     def _lookup(self, as_of: AsOf) -> Node:
         """The join with a lookup table, which tests what an inner join's rows have to pass as well."""
@@ -343,9 +345,7 @@ class _Pairing:
         if not plain and infer(node, scope.types) != dtype:
             sql = f"CAST({sql} AS {type_name(dtype)})"
         name = f"{self.sign}{'left' if place == 0 else 'right'}_{len(self.pairs)}"
-        every = tuple((each, quote_name(each)) for each in side.schema.names)
-        schema = side.schema.append(pa.field(name, dtype))
-        self.sides[place] = Calc(side, (*every, (name, sql)), schema)
+        self.sides[place] = compute_columns(side, [Computed(name, sql, dtype)])
         return name
 
     def _split_condition(
@@ -365,17 +365,7 @@ class _Pairing:
 
     def _condition(self, conditions: list[exp.Expression], both: pa.Schema) -> str | None:
         """Return the condition that pairs of rows are tested for, as Spark evaluates it."""
-        if not conditions:
-            return None
-        scope = Scope(both, self.builder.dialect, set())
-        for each in conditions:
-            with scope.at(each):
-                dtype = infer(scope.flink_divisions(each.copy(), scope.types), scope.types)
-                if dtype != pa.bool_():
-                    raise TypeMismatchError(
-                        f"ON needs BOOLEAN, not {type_name(dtype)}; compare it."
-                    )
-        return scope.input_sql(exp.and_(*(each.copy() for each in conditions)))
+        return Scope(both, self.builder.dialect, set()).join_conditions(conditions)
 
     def _lowers(self, condition: str, left: Node, right: Node) -> bool:
         """Tell whether workers evaluate a condition; raises where nothing else can: rows leave without a partner."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -79,23 +80,19 @@ def logical_plan(
     named |= script.views
     check_qualified(script, named)
     check_columns(script)
-    root = _Builder(named, dialect, options, notes, frozenset()).query(script.query)
+    root = _Builder(named, dialect, options, notes).query(script.query)
     return plan_open_numberings(dialect, options, root)
 
 
+@dataclass
 class _Builder:
-    """Builds the plans of queries that see the same names; `open` are the views that are being built."""
+    """Builds the plans of queries that see the same names; `open_views` are those that are being built."""
 
-    def __init__(
-        self,
-        named: Mapping[str, Node | ViewQuery],
-        dialect: str,
-        options: PlanOptions,
-        notes: Notes,
-        open_: frozenset[str],
-    ) -> None:
-        self.named, self.dialect, self.open = dict(named), dialect, open_
-        self.options, self.notes = options, notes
+    named: dict[str, Node | ViewQuery]
+    dialect: str
+    options: PlanOptions
+    notes: Notes
+    open_views: frozenset[str] = frozenset()
 
     def query(self, tree: exp.Expression) -> Node:
         inner = self.within(tree)
@@ -120,14 +117,14 @@ class _Builder:
 
     def _prober(self) -> _Builder:
         """A builder of plans that are only asked for their columns: what it notes is nobody's."""
-        return _Builder(self.named, self.dialect, self.options, Notes(), self.open)
+        return replace(self, named=dict(self.named), notes=Notes())
 
     def within(self, tree: exp.Expression) -> _Builder:
         """A builder that sees the WITH queries of a query too."""
         clause = tree.args.get("with_")
         if clause is None:
             return self
-        builder = _Builder(self.named, self.dialect, self.options, self.notes, self.open)
+        builder = self.with_tables({})
         own: set[str] = set()
         for item in clause.expressions:
             name = item.alias.casefold()
@@ -148,8 +145,7 @@ class _Builder:
 
     def with_tables(self, rows: Mapping[str, Node]) -> _Builder:
         """A builder that sees these rows too, as tables of these names."""
-        named = {**self.named, **rows}
-        return _Builder(named, self.dialect, self.options, self.notes, self.open)
+        return replace(self, named={**self.named, **rows})
 
     def _refuse_around(self, tree: exp.Subquery) -> None:
         for key, value in tree.args.items():
@@ -306,13 +302,13 @@ class _Builder:
         if name not in self.named:
             name = source.name.casefold()
         table = self.named.get(name)
-        if table is None or name in self.open:
+        if table is None or name in self.open_views:
             what = f"there is no table {source.name!r}" if table is None else "a view reads itself"
             message = f"{what}. {nearest(source.name, sorted(self.named))}"
             raise place_error(UnknownTableError(message), source)
         if isinstance(table, ViewQuery):
-            open_views = self.open | {name}
-            builder = _Builder(self.named, self.dialect, self.options, self.notes, open_views)
+            names, open_views = dict(self.named), self.open_views | {name}
+            builder = replace(self, named=names, open_views=open_views)
             table = builder.rename_columns(builder.query(table.query), table.columns, source)
             self.named[name] = table
         return table
@@ -340,7 +336,7 @@ class _Builder:
 
     def _items(self, item: exp.Expression, scope: Scope) -> list[exp.Expression]:
         """An item of SELECT, or the columns that its * stands for."""
-        inner = item.this if isinstance(item, exp.Alias) else item
+        inner = item.unalias()
         star = inner.this if isinstance(inner, exp.Column) else inner
         if not isinstance(star, exp.Star):
             return [item]
@@ -359,7 +355,7 @@ class _Builder:
         select, fields = [], []
         left: dict[str, exp.Expression] = {}
         for item in (node for each in tree.expressions for node in self._items(each, scope)):
-            written = item.this if isinstance(item, exp.Alias) else item
+            written = item.unalias()
             alias = item.alias if isinstance(item, exp.Alias) else None
             node, name = scope.item(written, alias, left)
             with scope.at(node):

@@ -9,13 +9,22 @@ from typing import Any, Protocol
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.operators import Calc, Dimension, LookupJoin, LookupQuestion, Node, mark
+from aggloom.codegen.operators import (
+    Calc,
+    Dimension,
+    LookupJoin,
+    LookupQuestion,
+    Node,
+    compute_columns,
+    filter_node,
+    mark,
+)
 from aggloom.codegen.planner.builders.as_of import way_of
 from aggloom.codegen.scalar.calc import lower_calc
-from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.scalar.operand_types import common
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.checks import require_supported
+from aggloom.codegen.spec.content import Computed
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.spec.lookup_table import Function
 from aggloom.codegen.sql.as_of import AsOf
@@ -108,10 +117,7 @@ class LookupClause:
             pushed=tuple(pushed),
         )
         node = LookupJoin(self.left, question, (*self.own, *self.right.names))
-        if above is None:
-            return node
-        every = tuple((name, quote_name(name)) for name in node.schema.names)
-        return Calc(node, every, node.schema, above)
+        return filter_node(node, above)
 
     def _pair(self, condition: exp.Expression, tables: Mapping[str, str]) -> bool:
         """Make a condition a pair of columns, if it sets a column of the table equal to what the row says."""
@@ -156,9 +162,7 @@ class LookupClause:
         if own != dtype:
             sql = f"CAST({sql} AS {type_name(dtype)})"
         name = f"{mark(self.left.schema, self.right)}key_{len(self.pairs)}"
-        every = tuple((each, quote_name(each)) for each in self.left.schema.names)
-        schema = self.left.schema.append(pa.field(name, dtype))
-        self.left = Calc(self.left, (*every, (name, sql)), schema)
+        self.left = compute_columns(self.left, [Computed(name, sql, dtype)])
         return name
 
     def _check_function(self) -> None:
@@ -182,16 +186,7 @@ class LookupClause:
         """Conditions as Spark evaluates them."""
         # TRUE is what is left of a condition that was simplified away.
         conditions = [e for e in conditions if not (isinstance(e, exp.Boolean) and e.this)]
-        if not conditions:
-            return None
-        scope = Scope(columns, self.builder.dialect, set())
-        for each in conditions:
-            with scope.at(each):
-                dtype = infer(scope.flink_divisions(each.copy(), scope.types), scope.types)
-                if dtype != pa.bool_():
-                    text = f"ON needs BOOLEAN, not {type_name(dtype)}; compare it."
-                    raise TypeMismatchError(text)
-        return scope.input_sql(exp.and_(*(each.copy() for each in conditions)))
+        return Scope(columns, self.builder.dialect, set()).join_conditions(conditions)
 
     def _lowers(self, condition: str, columns: pa.Schema, parts: list[exp.Expression]) -> bool:
         """Tell whether workers evaluate a condition in whatever time zone; raises where nothing else can."""

@@ -12,7 +12,7 @@ from aggloom.codegen.match.automaton import MOST_STATES, Automaton, automaton_of
 from aggloom.codegen.match.conditions import condition_code
 from aggloom.codegen.match.definition import MOST_VARIABLES, DefineCondition, MatchDefinition, Skip
 from aggloom.codegen.match.pattern import parse_pattern, variables_of
-from aggloom.codegen.operators import Calc, MatchRows, Node, pick
+from aggloom.codegen.operators import Calc, MatchRows, Node, compute_columns, pick_first
 from aggloom.codegen.planner.builders.match_define import ConditionBuilder
 from aggloom.codegen.planner.builders.match_measures import MeasureBuilder
 from aggloom.codegen.planner.builders.match_references import PatternNames
@@ -267,7 +267,7 @@ class _Planner:
     ) -> tuple[str, exp.Expression, exp.Expression]:
         """The name of an item of MEASURES, its expression over the values of a match, and where it is written."""
         written = item.this
-        node = written.this if isinstance(written, exp.Alias) else written
+        node = written.unalias()
         final = item.args.get("frame") == "FINAL"
         value = measures.expression(node, final=final)
         name = written.alias if isinstance(written, exp.Alias) else own_name(node, node)
@@ -275,14 +275,7 @@ class _Planner:
 
     def _input(self, partition: tuple[str, ...]) -> Node:
         """The rows with the columns that are computed of each, the key before all others."""
-        rows, computed = self.rows, self.scope.computed.values()
-        if computed:
-            select = [(name, quote_name(name)) for name in rows.schema.names]
-            select += [(each.name, each.sql) for each in computed]
-            fields = [pa.field(each.name, each.type) for each in computed]
-            rows = Calc(rows, tuple(select), pa.schema([*rows.schema, *fields]))
-        others = [name for name in rows.schema.names if name not in partition]
-        return pick(rows, [*partition, *others])
+        return pick_first(compute_columns(self.rows, self.scope.computed.values()), partition)
 
     def _items_over(
         self, node: MatchRows, items: list[tuple[str, exp.Expression, exp.Expression]]

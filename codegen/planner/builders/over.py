@@ -8,11 +8,17 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.catalogue.registry import find
-from aggloom.codegen.operators import Calc, Node, Numbered, OverCall, pick, transform
+from aggloom.codegen.operators import (
+    Node,
+    Numbered,
+    OverCall,
+    compute_columns,
+    pick,
+    transform,
+)
 from aggloom.codegen.planner.builders.over_calls import NAMES, window_call
 from aggloom.codegen.planner.builders.over_window import OverWindow
 from aggloom.codegen.planner.options import PlanOptions
-from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.spec.dtypes import has_order, type_name
 from aggloom.codegen.spec.function_check import check_function
 from aggloom.codegen.sql.errors import place_error, span
@@ -49,7 +55,7 @@ def over(builder: OverBuilder, query: OverQuery) -> Node:
         window, call = _lower_function(scope, each)
         by_window.setdefault(window, []).append(call)
     # After all functions are lowered: each adds to the scope what it has to have computed of a row.
-    node = _compute_columns(rows, scope)
+    node = compute_columns(rows, scope.computed.values())
     for (partition, order), calls in by_window.items():
         place = next(w.place for w in query.windows if w.name == calls[0].name)
         position = span(place)
@@ -117,13 +123,3 @@ def _lower_function(scope: Scope, function: OverFunction) -> tuple[Window, OverC
 
 def _column(scope: Scope, node: exp.Expression) -> str:
     return scope.column(scope.resolve(node))
-
-
-def _compute_columns(rows: Node, scope: Scope) -> Node:
-    """The rows with the columns that arguments and keys are computed to."""
-    if not scope.computed:
-        return rows
-    select = [(name, quote_name(name)) for name in rows.schema.names]
-    select += [(each.name, each.sql) for each in scope.computed.values()]
-    fields = [pa.field(each.name, each.type) for each in scope.computed.values()]
-    return Calc(rows, tuple(select), pa.schema([*rows.schema, *fields]))

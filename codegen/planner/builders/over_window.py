@@ -6,11 +6,18 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from aggloom.codegen.operators import Calc, Node, Over, OverCall, mark, pick
+from aggloom.codegen.operators import (
+    Node,
+    Over,
+    OverCall,
+    compute_columns,
+    mark,
+    pick_first,
+)
 from aggloom.codegen.operators.calc import NO_TIME
 from aggloom.codegen.operators.timed_rows import By
 from aggloom.codegen.planner.options import PlanOptions
-from aggloom.codegen.scalar.expressions import quote_name
+from aggloom.codegen.spec.content import Computed
 from aggloom.codegen.sql.errors import refusal
 from aggloom.codegen.sql.numbering import SortItem
 
@@ -55,8 +62,7 @@ class OverWindow:
                 for added in (True, False)
             ]
         for some in filter(None, groups):
-            others = [name for name in rows.schema.names if name not in self.partition]
-            below = pick(rows, [*self.partition, *others])
+            below = pick_first(rows, self.partition)
             rows = Over(below, self.partition, order, tuple(some), self.dialect, by)
         return rows
 
@@ -101,8 +107,6 @@ def _looks_back(call: OverCall) -> bool:
 def _with_time(rows: Node, clock: str) -> tuple[Node, tuple[SortItem, ...]]:
     """Rows with a column for the time at which each is seen, and the order by it."""
     name = f"{mark(rows.schema)}seen"
-    select = [(each, quote_name(each)) for each in rows.schema.names]
-    field = pa.field(name, rows.schema.field(clock).type)
     # A column of NULLs, which the operator fills with the time at which it sees the row.
-    calc = Calc(rows, (*select, (name, NO_TIME)), pa.schema([*rows.schema, field]))
-    return calc, (SortItem(name),)
+    seen = Computed(name, NO_TIME, rows.schema.field(clock).type)
+    return compute_columns(rows, [seen]), (SortItem(name),)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.operators import Calc, Correlate, Node, TableCall, mark
+from aggloom.codegen.operators import Correlate, Node, TableCall, compute_columns, mark
 from aggloom.codegen.operators.base import Key
-from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.scalar.result_types import infer
+from aggloom.codegen.spec.content import Computed
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.scope import Scope
 from aggloom.errors import AggloomError
@@ -51,7 +51,7 @@ class PlannedCall:
         # A sign that begins no column of either side, so that the columns that are added cannot clash.
         sign = mark(node.schema, self.answers)
         names: list[str] = []
-        computed: list[tuple[str, str, pa.DataType]] = []
+        computed: list[Computed] = []
         for expression, dtype in self.arguments:
             name = expression.name if isinstance(expression, exp.Column) else None
             # The function is made for exactly these types: a column of another type has to be cast.
@@ -64,14 +64,10 @@ class PlannedCall:
                 ):
                     sql = f"CAST({sql} AS {type_name(dtype)})"
                 name = f"{sign}argument_{len(names)}"
-                computed.append((name, sql, dtype))
+                computed.append(Computed(name, sql, dtype))
             names.append(name)
         stay = node.schema.names if columns is None else columns
-        if computed:
-            every = tuple((each, quote_name(each)) for each in node.schema.names)
-            fields = [*node.schema, *(pa.field(each, dtype) for each, _, dtype in computed)]
-            more = tuple((each, sql) for each, sql, _ in computed)
-            node = Calc(node, (*every, *more), pa.schema(fields))
+        node = compute_columns(node, computed)
         # The function opens the lists right here, so that an aggregate below may send lists of the rows that changed
         # alone.
         if self.nets_updates:

@@ -14,12 +14,12 @@ from typing import Final, Protocol
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.operators import Calc, Node, RecursionLimit, mark, walk
+from aggloom.codegen.operators import Node, RecursionLimit, compute_columns, mark, walk
 from aggloom.codegen.planner.builders.constant_recursion import FIRST_ROWS, plan_constants
 from aggloom.codegen.planner.builders.set_operations import cast_columns
 from aggloom.codegen.planner.options import PlanOptions
-from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.spec.agg_spec import AggCall
+from aggloom.codegen.spec.content import Computed
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.errors import place_error, refusal
 from aggloom.codegen.sql.recursion import BOUNDED, RecursiveQuery
@@ -163,5 +163,4 @@ def _first_rows() -> exp.Select:
 
 def _with_flag(rows: Node, flag: str, text: str) -> Node:
     """The rows with a constant in a further column."""
-    select = (*((name, quote_name(name)) for name in rows.schema.names), (flag, text))
-    return Calc(rows, select, rows.schema.append(pa.field(flag, pa.bool_())))
+    return compute_columns(rows, [Computed(flag, text, pa.bool_())])

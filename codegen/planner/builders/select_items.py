@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from aggloom.codegen.sql.errors import Place, place_error, span
 from aggloom.codegen.sql.relations import Relations
-from aggloom.codegen.sql.scope import bare, pretty
+from aggloom.codegen.sql.scope import bare, name_item, pretty
 from aggloom.codegen.sql.stars import select_star_columns
 from aggloom.codegen.sql.subqueries import queries
 from aggloom.errors import DuplicateNameError
@@ -59,7 +59,7 @@ def resolve_items(
         while names[free]:
             free, number = f"{name}{number}", number + 1
         names[free] += 1
-        columns.append(exp.alias_(node, exp.to_identifier(free, quoted=True)))
+        columns.append(name_item(node, free))
     return columns
 
 

@@ -8,14 +8,15 @@ from typing import Protocol
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.operators import Calc, Node, mark, pick
-from aggloom.codegen.scalar.expressions import quote_name
+from aggloom.codegen.operators import Calc, Node, compute_columns, mark, pick
+from aggloom.codegen.scalar.expressions import quote_name, select_names
 from aggloom.codegen.scalar.operand_types import common
 from aggloom.codegen.spec.agg_spec import AggCall
+from aggloom.codegen.spec.content import Computed
 from aggloom.codegen.spec.dtypes import has_order, type_name
 from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.errors import refusal
-from aggloom.codegen.sql.scope import make_column, text_of
+from aggloom.codegen.sql.scope import make_column, name_item, text_of
 from aggloom.errors import SpecError, TypeMismatchError
 
 _MOST = 1_000_000_000
@@ -47,8 +48,7 @@ def nameless(tree: exp.Expression) -> exp.Expression:
     for item in list(select.expressions) if isinstance(select, exp.Select) else ():
         name = (item.alias_or_name or text_of(item)).casefold()
         if name in names and not item.is_star:
-            inner = item.this if isinstance(item, exp.Alias) else item
-            item.replace(exp.alias_(inner.copy(), f"$column{len(names)}", quoted=True))
+            item.replace(name_item(item.unalias(), f"$column{len(names)}"))
             name = f"$column{len(names)}"
         names.add(name)
     return copy
@@ -61,11 +61,7 @@ def plan_set_operation(
     sign = mark(*(part.schema for part in parts))
     left, every = f"{sign}left", f"{sign}all"
     sides = [
-        Calc(
-            part,
-            (*((name, quote_name(name)) for name in part.schema.names), (left, tag)),
-            part.schema.append(pa.field(left, pa.bool_())),
-        )
+        compute_columns(part, [Computed(left, tag, pa.bool_())])
         for part, tag in zip(parts, ("TRUE", "FALSE"), strict=True)
     ]
     both = builder.plan_union(list[Node](sides), tree)
@@ -79,14 +75,14 @@ def plan_set_operation(
     if tree.args.get("distinct"):
         # In the left alone; or in both.
         where = f"{own} = {total}" if minus else f"{own} > 0 AND {own} < {total}"
-        return Calc(counted, tuple((name, quote_name(name)) for name in names), columns, where)
+        return Calc(counted, select_names(names), columns, where)
     copies = f"{own} - ({total} - {own})"
     if not minus:
         # The lesser of both counts.
         copies = f"CASE WHEN {own} < {total} - {own} THEN {own} ELSE {total} - {own} END"
     few = Calc(
         counted,
-        (*((name, quote_name(name)) for name in names), (left, copies)),
+        (*select_names(names), (left, copies)),
         columns.append(pa.field(left, pa.int64())),
         f"{own} > {total} - {own}" if minus else f"{own} > 0 AND {own} < {total}",
     )
@@ -124,7 +120,7 @@ def _repeat_rows(
     block = exp.select(*(_of("$rows", name) for name in names), _of("$few", count))
     block = block.from_(_table("$rows")).join(_table("$few"), on=exp.and_(*same))
     inner = exp.Subquery(this=block, alias=exp.TableAlias(this=exp.to_identifier("$both")))
-    numbered = exp.Alias(this=number, alias=exp.to_identifier(f"{count}_", quoted=True))
+    numbered = name_item(number, f"{count}_")
     ranked = exp.select(*(make_column(n) for n in (*names, count)), numbered).from_(inner)
     # A Rank takes its last number once; how often a row is there changes.
     last = exp.LTE(this=make_column(f"{count}_"), expression=exp.Literal.number(_MOST))

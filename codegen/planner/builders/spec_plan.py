@@ -16,7 +16,7 @@ from aggloom.codegen.operators import (
     Node,
     pick,
 )
-from aggloom.codegen.scalar.expressions import quote_name
+from aggloom.codegen.scalar.expressions import quote_name, select_names
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.grouping_sets import GROUP_ID
@@ -63,7 +63,7 @@ def results_of_spec(spec: AggSpec, node: Node) -> Node:
     """HAVING and the final projection of a spec over the aggregate."""
     if spec.having is None and spec.select is None:
         return node
-    select = spec.select or tuple((name, quote_name(name)) for name in node.schema.names)
+    select = spec.select or select_names(node.schema.names)
     return Calc(node, tuple(select), spec.output_schema, spec.having)
 
 
@@ -103,7 +103,7 @@ def _expand_rows(spec: AggSpec, rows: Node, sets: list[tuple[str, ...]]) -> tupl
         items += [Column(name) for name in (*others, *copies)]
         projects.append(tuple(items))
     schema = pa.schema(fields)
-    select = spec.select or tuple((n, quote_name(n)) for n in spec.aggregate_schema.names)
+    select = spec.select or select_names(spec.aggregate_schema.names)
     moved = AggSpec(
         schema,
         spec.group_by,

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from aggloom.codegen.planner.builders.clause import Clause
 from aggloom.codegen.planner.builders.join_tree import JoinedParts, Leaf, Tree, plan_of_tree, sunk
-from aggloom.codegen.planner.builders.subquery_marks import FIX, as_column, different
+from aggloom.codegen.planner.builders.subquery_marks import FIX, different
 from aggloom.codegen.planner.builders.subquery_rows import (
     Body,
     is_grouped,
@@ -20,7 +20,7 @@ from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.sql.conditions import column_names
 from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.errors import place_error, refusal, span
-from aggloom.codegen.sql.scope import bare, make_column, pretty, text_of
+from aggloom.codegen.sql.scope import bare, make_column, name_item, pretty, text_of
 from aggloom.codegen.sql.subqueries import (
     as_membership,
     has_queries,
@@ -147,7 +147,7 @@ def join_subqueries(clause: Clause, select: exp.Select) -> tuple[Clause, exp.Sel
     above, items, tests, *_ = plan_group_by(clause, select)
     above.filter(tests)
     items = [values(above, item) for item in items]
-    outer = exp.select(*(as_column(item, name) for name, item in zip(names, items, strict=True)))
+    outer = exp.select(*(name_item(item, name) for name, item in zip(names, items, strict=True)))
     outer.set("from_", select.args["from_"].copy())
     # DISTINCT is of the result, and so goes to the outermost block.
     outer.set("distinct", select.args.get("distinct"))
@@ -245,7 +245,7 @@ def _scalar(clause: Clause, query: exp.Expression) -> exp.Expression:
         # What is set equal to a column of the query around has one value for each of its rows.
         ties = [tie for each in body.on if (tie := match_equality(each, inner)) is not None]
         # One row at most is known only of a unique key all of whose columns are set equal to something.
-        equated = body.fixed | {own.name for own, _, _ in ties if isinstance(own, exp.Column)}
+        equated = body.fixed | {tie.own.name for tie in ties if isinstance(tie.own, exp.Column)}
         if not any(set(key) <= equated for key in node.unique_keys):
             what = "a sub-query that may have several rows, as a value, is"
             fix = "aggregate it (MAX, ANY_VALUE), set its primary key equal to a value, or add LIMIT 1"
@@ -257,14 +257,14 @@ def _scalar(clause: Clause, query: exp.Expression) -> exp.Expression:
     select = [make_column(name) for name in node.schema.names if name in read_]
     # An item that reads the query around is computed above the join.
     if not outside:
-        select.append(as_column(item, value))
+        select.append(name_item(item, value))
     empty = body.empty[0] if body.single else exp.null()
     counts = isinstance(empty, exp.Literal) and isinstance(item, exp.Column)
     # NULL of a LEFT JOIN without a match is also what most aggregates give over no rows; a mark tells both apart where
     # not.
     marked = outside or not (counts or isinstance(empty, exp.Null))
     if marked:
-        select.append(as_column(exp.true(), mark))
+        select.append(name_item(exp.true(), mark))
     rows = builder.over(exp.select(*select).from_("joined"), node, set())
     _join(clause, "left", Leaf(rows), body.on, query)
     if counts:
@@ -350,7 +350,7 @@ def _items(clause: Clause, body: Body, count: int, place: exp.Expression) -> lis
         has, needs = len(body.items), f"{count} column" + "s" * (count > 1)
         message = f"this sub-query selects {has}, and {needs} is needed; name as many."
         raise place_error(SqlError(message), span(place) or span(next(queries(place), place)))
-    items = [bare(item.this if isinstance(item, exp.Alias) else item) for item in body.items]
+    items = [bare(item.unalias()) for item in body.items]
     return [bare(values(body.clause, item)) for item in items]
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.operators import Calc
+from aggloom.codegen.operators import compute_columns
 from aggloom.codegen.planner.builders.clause import Clause
 from aggloom.codegen.planner.builders.join_tree import Leaf, Tree, plan_of_tree
-from aggloom.codegen.planner.builders.subquery_rows import Body, match_equality
-from aggloom.codegen.scalar.expressions import quote_name
+from aggloom.codegen.planner.builders.subquery_rows import Body, split_ties
+from aggloom.codegen.spec.content import Computed
 from aggloom.codegen.sql.conditions import column_names
 from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.errors import refusal
-from aggloom.codegen.sql.scope import make_column
+from aggloom.codegen.sql.scope import make_column, name_item
 
 FIX = "write it as a condition of WHERE of its own, joined by AND"
 
@@ -30,22 +30,11 @@ def different(
     Returns them, the names of the items and of that column, and the conditions that tie them to the query around.
     any_of: one row for all that the query around asks of, with each item TRUE if it is of any row.
     """
-    inner, on = set(body.tree.columns), list[exp.Expression]()
-    keys: list[exp.Expression] = []
-    for each in body.on:
-        tie = match_equality(each, inner)
-        if not column_names(each) & inner:
-            on.append(each)
-            continue
-        if tie is None:
-            what = "a sub-query beside OR, NOT, CASE or a value, tied by more than equalities, is"
-            raise refusal(place, what, FIX)
-        own, other, safe = tie
-        name = clause.fresh("key")
-        keys.append(as_column(own, name))
-        # As it was written: with `=` a NULL outside finds nothing, with IS NOT DISTINCT FROM it does.
-        kind = exp.NullSafeEQ if safe else exp.EQ
-        on.append(kind(this=make_column(name), expression=other.copy()))
+    inner = set(body.tree.columns)
+    what = "a sub-query beside OR, NOT, CASE or a value, tied by more than equalities, is"
+    ties, on = split_ties(body.clause, what, FIX, place)
+    keys = [name_item(tie.own, clause.fresh("key")) for tie in ties]
+    on += [tie.by(key.alias) for tie, key in zip(ties, keys, strict=True)]
     if any(not column_names(item) <= inner for item in items):
         what = "a sub-query beside OR, NOT, CASE or a value, that selects a column of the query around it, is"
         raise refusal(place, what, FIX)
@@ -53,16 +42,14 @@ def different(
         body.clause.tree = Leaf(plan_of_tree(clause.builder, body.tree))
     assert isinstance(body.tree, Leaf)
     names, mark = [clause.fresh("item") for _ in items], clause.fresh("found")
-    columns = [*keys, *(as_column(item, name) for item, name in zip(items, names, strict=True))]
+    columns = [*keys, *(name_item(item, name) for item, name in zip(items, names, strict=True))]
     if any_of:
         return _any_of(clause, body, keys, items, names, mark), names, mark, on
     # DISTINCT, so that the join finds at most one row: the mark must not multiply the rows of the query around.
-    block = exp.select(*(columns or [as_column(exp.true(), mark)])).distinct().from_("joined")
+    block = exp.select(*(columns or [name_item(exp.true(), mark)])).distinct().from_("joined")
     rows = clause.builder.over(block, body.tree.node, set())
     if columns:
-        every = tuple((name, quote_name(name)) for name in rows.schema.names)
-        schema = rows.schema.append(pa.field(mark, pa.bool_()))
-        rows = Calc(rows, (*every, (mark, "TRUE")), schema)
+        rows = compute_columns(rows, [Computed(mark, "TRUE", pa.bool_())])
     return Leaf(rows), names, mark, on
 
 
@@ -78,11 +65,11 @@ def _any_of(
     assert isinstance(body.tree, Leaf)
     counted = [clause.fresh("count") for _ in items]
     calls = [
-        as_column(CallNode(this="COUNT_IF", expressions=[item.copy()]), name)
+        name_item(CallNode(this="COUNT_IF", expressions=[item.copy()]), name)
         for item, name in zip(items, counted, strict=True)
     ]
     every = clause.fresh("count")
-    calls.append(as_column(CallNode(this="COUNT", expressions=[exp.Star()]), every))
+    calls.append(name_item(CallNode(this="COUNT", expressions=[exp.Star()]), every))
     block = exp.select(*(key.copy() for key in keys), *calls).from_("joined")
     if keys:
         block = block.group_by(*(key.this.copy() for key in keys))
@@ -90,14 +77,9 @@ def _any_of(
     columns = [make_column(key.alias) for key in keys]
     zero = exp.Literal.number(0)
     columns += [
-        as_column(exp.GT(this=make_column(c), expression=zero.copy()), n)
+        name_item(exp.GT(this=make_column(c), expression=zero.copy()), n)
         for c, n in zip(counted, names, strict=True)
     ]
     some = exp.GT(this=make_column(every), expression=zero)
-    columns.append(as_column(exp.true(), mark))
+    columns.append(name_item(exp.true(), mark))
     return Leaf(clause.builder.over(exp.select(*columns).from_("joined").where(some), rows, set()))
-
-
-def as_column(node: exp.Expression, name: str) -> exp.Alias:
-    """An expression as a column of this name."""
-    return exp.Alias(this=node.copy(), alias=exp.to_identifier(name, quoted=True))

@@ -17,7 +17,7 @@ from aggloom.codegen.sql.errors import place_error, refusal
 from aggloom.codegen.sql.grouping_sets import has_sets, plain_keys
 from aggloom.codegen.sql.numbering_range import conjuncts, whole_number
 from aggloom.codegen.sql.relations import Relation
-from aggloom.codegen.sql.scope import bare, make_column, text_of
+from aggloom.codegen.sql.scope import bare, make_column, name_item, text_of
 from aggloom.codegen.sql.subqueries import empty_value, has_windows, queries, unwrap_query
 from aggloom.errors import SqlError, UnknownColumnError
 
@@ -78,9 +78,7 @@ def plan_subquery(outer: Clause, query: exp.Expression, first_only: bool = False
     if not is_grouped(select):
         return Body(clause, list(select.expressions), fixed=fixed)
     single = not select.args.get("group")
-    items, having = [bare(_strip_alias(item)) for item in select.expressions], select.args.get(
-        "having"
-    )
+    items, having = [bare(item.unalias()) for item in select.expressions], select.args.get("having")
     if single and having is not None:
         # A row that HAVING drops is not the same as no rows.
         items = [_build_case(having.this, item) for item in items]
@@ -138,32 +136,19 @@ def plan_group_by(clause: Clause, select: exp.Select) -> GroupByRows:
         fix = "group in a sub-query in FROM"
         raise refusal(group, "a sub-query beside grouping sets is", fix)
     aliases = {i.alias.casefold(): bare(i.this) for i in select.expressions if i.alias}
-    items = [_strip_alias(item) for item in select.expressions]
+    items = [item.unalias() for item in select.expressions]
     written = plain_keys(group) if group is not None else ()
     nodes = [_key(each, items, aliases, clause.tree.columns) for each in written]
-    correlated, ties = clause.correlated, list[tuple[exp.Expression, exp.Expression, bool]]()
-    inner, on = set(clause.tree.columns), list[exp.Expression]()
-    for each in correlated:
-        names = column_names(each)
-        tie = match_equality(each, inner)
-        if not names & inner:
-            on.append(each)
-        elif tie is None:
-            what = "below an aggregate a condition over columns of the query around it is"
-            raise refusal(each, what, _BELOW)
-        else:
-            # The sub-query's side of an equality becomes a key: one group is then what one row around it asks for.
-            ties.append(tie)
-            nodes.append(tie[0])
+    what = "below an aggregate a condition over columns of the query around it is"
+    ties, on = split_ties(clause, what, _BELOW)
+    # The sub-query's side of an equality becomes a key: one group is then what one row around it asks for.
+    nodes += [tie.own for tie in ties]
     table = _Groups(clause, nodes)
     having = select.args.get("having")
     upper = [table.above(item, {}) for item in items]
     tests = [table.above(e, aliases) for e in conjuncts(having.this)] if having is not None else []
     above = table.build_clause({name for each in (*upper, *tests) for name in _find_columns(each)})
-    for own, other, safe in ties:
-        kind = exp.NullSafeEQ if safe else exp.EQ
-        on.append(kind(this=make_column(table.keys[text_of(own)][0]), expression=other.copy()))
-    above.correlated += on
+    above.correlated += [*on, *(tie.by(table.keys[text_of(tie.own)][0]) for tie in ties)]
     # By the names of their columns above the table.
     calls = dict(table.calls.values())
     return GroupByRows(above, upper, tests, calls, table.types)
@@ -219,9 +204,7 @@ class _Groups:
         if not pairs:
             # Neither keys nor calls are read: what is left is how many groups there are, which is one.
             pairs = [(clause.fresh("agg"), CallNode(this="COUNT", expressions=[exp.Star()]))]
-        block = exp.select(
-            *(exp.alias_(each.copy(), exp.to_identifier(n, quoted=True)) for n, each in pairs)
-        ).from_("joined")
+        block = exp.select(*(name_item(each, n) for n, each in pairs)).from_("joined")
         if self.keys:
             block = block.group_by(*(each.copy() for _, each in self.keys.values()))
         rows = clause.builder.block(block, node, set())
@@ -237,10 +220,41 @@ class _Groups:
         return clause.over(Leaf(rows), known)
 
 
-def match_equality(
-    condition: exp.Expression, inner: set[str]
-) -> tuple[exp.Expression, exp.Expression, bool] | None:
-    """The sides of an equality between a sub-query and the query around it: (its own, the other, NULL equals NULL)."""
+class Tie(NamedTuple):
+    """An equality between a sub-query and the query around it: both sides, and whether NULL equals NULL."""
+
+    own: exp.Expression
+    other: exp.Expression
+    null_safe: bool
+
+    def by(self, column: str) -> exp.Expression:
+        """The equality with a column in place of the sub-query's side."""
+        # As it was written: with `=` a NULL outside finds nothing, with IS NOT DISTINCT FROM it does.
+        kind = exp.NullSafeEQ if self.null_safe else exp.EQ
+        return kind(this=make_column(column), expression=self.other.copy())
+
+
+def split_ties(
+    clause: Clause, what: str, fix: str, place: exp.Expression | None = None
+) -> tuple[list[Tie], list[exp.Expression]]:
+    """The equalities that tie a sub-query to the query around it, and the conditions of that query alone.
+
+    Raises UnsupportedSqlError for any other condition over columns of both, which is shown unless a place is given.
+    """
+    inner, ties, outside = set(clause.tree.columns), list[Tie](), list[exp.Expression]()
+    for each in clause.correlated:
+        tie = match_equality(each, inner)
+        if not column_names(each) & inner:
+            outside.append(each)
+        elif tie is None:
+            raise refusal(each if place is None else place, what, fix)
+        else:
+            ties.append(tie)
+    return ties, outside
+
+
+def match_equality(condition: exp.Expression, inner: set[str]) -> Tie | None:
+    """Return a condition as a tie, if it is an equality between columns of a sub-query, `inner`, and others."""
     equation = equality(condition)
     if equation is None:
         return None
@@ -248,7 +262,7 @@ def match_equality(
         names, others = column_names(own), column_names(other)
         # A side that reads both queries could not be computed before the join.
         if names and names <= inner and others and not others & inner:
-            return own, other, equation.null_safe
+            return Tie(own, other, equation.null_safe)
     return None
 
 
@@ -290,23 +304,13 @@ def _is_first(query: exp.Expression) -> bool:
 
 def _keep_first(clause: Clause, select: exp.Select) -> None:
     """Let the first row stay for each that the query around asks of."""
-    inner, tied_by = set(clause.tree.columns), list[exp.Expression]()
-    keys: list[tuple[str, exp.Expression]] = []
-    for each in clause.correlated:
-        tie = match_equality(each, inner)
-        if not column_names(each) & inner:
-            tied_by.append(each)
-            continue
-        if tie is None:
-            what = "below LIMIT a condition over columns of the query around it is"
-            raise refusal(each, what, _BELOW)
-        own, other, safe = tie
-        keys.append((clause.fresh("key"), own))
-        kind = exp.NullSafeEQ if safe else exp.EQ
-        tied_by.append(kind(this=make_column(keys[-1][0]), expression=other.copy()))
+    what = "below LIMIT a condition over columns of the query around it is"
+    ties, tied_by = split_ties(clause, what, _BELOW)
+    keys = [clause.fresh("key") for _ in ties]
+    tied_by += [tie.by(key) for tie, key in zip(ties, keys, strict=True)]
     node = plan_of_tree(clause.builder, clause.tree)
     columns = [make_column(name) for name in node.schema.names]
-    columns += [exp.alias_(e.copy(), exp.to_identifier(name, quoted=True)) for name, e in keys]
+    columns += [name_item(tie.own, key) for tie, key in zip(ties, keys, strict=True)]
     rows = clause.builder.over(exp.select(*columns).from_("joined"), node, set())
     # LIMIT 1 without an order takes any row; by one column it takes the same one after a restart.
     order = select.args.get("order") or exp.Order(
@@ -314,7 +318,7 @@ def _keep_first(clause: Clause, select: exp.Select) -> None:
     )
     number = exp.Window(
         this=CallNode(this="ROW_NUMBER", distinct=False),
-        partition_by=[make_column(name) for name, _ in keys],
+        partition_by=[make_column(key) for key in keys],
         order=order.copy(),
         over="OVER",
     )
@@ -361,11 +365,6 @@ def _key(
     if isinstance(node, exp.Column) and not node.table and node.name not in known:
         return aliases.get(node.name.casefold(), node)
     return node
-
-
-def _strip_alias(item: exp.Expression) -> exp.Expression:
-    inner: exp.Expression = item.this if isinstance(item, exp.Alias) else item
-    return inner
 
 
 def _own(item: exp.Expression) -> list[exp.Expression]:

@@ -18,7 +18,7 @@ from aggloom.codegen.operators import (
     pick,
 )
 from aggloom.codegen.operators.temporal_filter import MOST_KEYS
-from aggloom.codegen.scalar.expressions import quote_name
+from aggloom.codegen.scalar.expressions import select_names
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK, is_supported, type_name
 from aggloom.codegen.sql.clock_conditions import (
@@ -31,7 +31,7 @@ from aggloom.codegen.sql.clock_conditions import (
 )
 from aggloom.codegen.sql.errors import place_error
 from aggloom.codegen.sql.numbering_range import conjuncts
-from aggloom.codegen.sql.scope import Scope, text_of
+from aggloom.codegen.sql.scope import Scope, make_column, name_item, text_of
 from aggloom.errors import TypeMismatchError
 
 _TIMES: Final = (INSTANT, WALL_CLOCK, pa.date32())
@@ -91,7 +91,7 @@ def filter_groups(
         name = next((n for n, each in values.items() if text_of(each) == text_of(node)), None)
         name = name or f"{sign}value{len(values)}"
         values[name] = node
-        return exp.column(exp.to_identifier(name, quoted=True))
+        return make_column(name)
 
     bounds = [
         replace(each, value=column(each.value), unless=column(each.unless))
@@ -103,7 +103,7 @@ def filter_groups(
         exp.Having(this=exp.and_(*clock_conditions.plain)) if clock_conditions.plain else None,
     )
     for name, node in values.items():
-        inner.append("expressions", exp.alias_(node.copy(), name, quoted=True))
+        inner.append("expressions", name_item(node, name))
     rows = aggregate(inner, source, names)
     scope = Scope(rows.schema, dialect, set())
     timed = _filter(scope, rows, ClockConditions([], bounds), _show(having.this))
@@ -117,13 +117,12 @@ def _filter(scope: Scope, source: Node, conditions: ClockConditions, title: str)
     bounds = tuple(_make_bound(scope, each, columns, sign) for each in conditions.bounds)
     key, is_unique = _find_key(source)
     # The key first: operators find it by its place.
-    every = [*key, *(name for name in source.schema.names if name not in key)]
-    select = [(name, quote_name(name)) for name in every]
-    select += [(name, sql) for sql, (name, _) in columns.items()]
+    every = list(dict.fromkeys([*key, *source.schema.names]))
+    select = (*select_names(every), *((name, sql) for sql, (name, _) in columns.items()))
     fields = [source.schema.field(name) for name in every]
     fields += [pa.field(name, dtype) for name, dtype in columns.values()]
     where = scope.where_of(exp.select().where(*conditions.plain)) if conditions.plain else None
-    rows = Calc(source, tuple(select), pa.schema(fields), where)
+    rows = Calc(source, select, pa.schema(fields), where)
     return pick(TemporalFilter(rows, key, bounds, title, is_unique), list(source.schema.names))
 
 

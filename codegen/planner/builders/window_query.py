@@ -7,11 +7,21 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.operators import HORIZON, Bounds, Calc, Node, RollingTable, WindowTable, mark
+from aggloom.codegen.operators import (
+    HORIZON,
+    Bounds,
+    Calc,
+    Node,
+    RollingTable,
+    WindowTable,
+    compute_columns,
+    mark,
+)
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.rules.window_options import in_zone
 from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.scalar.result_types import infer
+from aggloom.codegen.spec.content import Computed
 from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK, type_name
 from aggloom.codegen.sql.errors import refusal
 from aggloom.codegen.sql.scope import Scope, bare, make_column, text_of
@@ -174,9 +184,8 @@ class _GroupWindow:
         with self.scope.at(time):
             dtype = infer(time, self.scope.types)
         name = f"{mark(rows.schema)}time"
-        select = [(each, quote_name(each)) for each in rows.schema.names]
-        select.append((name, self.scope.input_sql(time)))
-        return Calc(rows, tuple(select), rows.schema.append(pa.field(name, dtype))), name
+        time_column = Computed(name, self.scope.input_sql(time), dtype)
+        return compute_columns(rows, [time_column]), name
 
     def _identity(self, call: WindowCall) -> tuple[object, ...]:
         """Return the key that two window calls share if they mean the same windows."""

@@ -15,8 +15,7 @@ from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.rules.horizons import rolling_over
 from aggloom.codegen.planner.rules.window_options import in_zone, with_options
 from aggloom.codegen.planner.rules.windows import namespace_spec, over_windows
-from aggloom.codegen.scalar.expressions import columns as columns_of
-from aggloom.codegen.scalar.expressions import infer_type, quote_name
+from aggloom.codegen.scalar.expressions import columns_of, infer_type, select_names
 from aggloom.codegen.spec import checks as spec_check
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.dtypes import INSTANT, type_name
@@ -153,7 +152,7 @@ def _results(spec: AggSpec, node: Node, having: str | None, select: Select | Non
         _require_columns(having, schema, "having")
         if infer_type(having, schema) != pa.bool_():
             raise TypeMismatchError(f"having: {having} is no condition; compare it with something.")
-    chosen = select or tuple((name, quote_name(name)) for name in schema.names)
+    chosen = select or select_names(schema.names)
     for name, sql in chosen:
         _require_columns(sql, schema, f"select {name!r}")
     fields = [pa.field(name, infer_type(sql, schema)) for name, sql in chosen]

@@ -9,8 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.operators import Calc, Column, Expand, Node, WindowTable
-from aggloom.codegen.scalar.expressions import column_name, parse_scalar, quote_name
-from aggloom.codegen.scalar.expressions import columns as columns_of
+from aggloom.codegen.scalar.expressions import column_name, columns_of, parse_scalar, quote_name
 from aggloom.codegen.sql.scope import bare, pretty, text_of
 from aggloom.codegen.windows import Session
 

@@ -13,8 +13,7 @@ from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.plan import RULES, Plan, apply_rules
 from aggloom.codegen.planner.rules.prune_calls import keep_columns, prune_calls
-from aggloom.codegen.scalar.expressions import column_name
-from aggloom.codegen.scalar.expressions import columns as columns_of
+from aggloom.codegen.scalar.expressions import column_name, columns_of
 from aggloom.errors import StateMismatchError
 
 Columns = Mapping[str, Set[str]]

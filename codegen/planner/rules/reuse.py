@@ -5,13 +5,11 @@ from __future__ import annotations
 from itertools import count
 from typing import NamedTuple
 
-import pyarrow as pa
-
-from aggloom.codegen.operators import Calc, Exchange, Node, Stateful
+from aggloom.codegen.operators import Calc, Exchange, Node, Stateful, pick
 from aggloom.codegen.operators.base import Key
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
-from aggloom.codegen.scalar.expressions import columns, quote_name
+from aggloom.codegen.scalar.expressions import columns_of
 
 
 def reuse(root: Node, options: PlanOptions, notes: Notes) -> Node:
@@ -38,7 +36,7 @@ class _Input(NamedTuple):
             return set(self.source.schema.names)
         lowest = self.steps[-1]
         expressions = [*(sql for _, sql in lowest.select), lowest.where or ""]
-        return {name for sql in expressions if sql for name in columns(sql)}
+        return {name for sql in expressions if sql for name in columns_of(sql)}
 
 
 class _Reuse:
@@ -87,13 +85,10 @@ class _Reuse:
         """The inputs of a group over one exchange."""
         source, keys = group[0].source, group[0].keys
         reads = set(keys).union(*(each.reads for each in group))
-        names = [name for name in source.schema.names if name in reads]
         # What is below may share inputs of its own.
         rows = self.rewrite_node(source)
         # Only what one of the readers needs is shuffled.
-        if len(names) < len(source.schema):
-            fields = [source.schema.field(name) for name in names]
-            rows = Calc(rows, tuple((name, quote_name(name)) for name in names), pa.schema(fields))
+        rows = pick(rows, [name for name in source.schema.names if name in reads])
         replacements: dict[int, Node] = {}
         exchange = Exchange(rows, keys, next(self._numbers))
         for each in group:

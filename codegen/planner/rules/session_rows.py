@@ -17,7 +17,7 @@ from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.rules.window_checks import find_call
 from aggloom.codegen.planner.rules.windows import bounds_of, namespace_spec, over_windows
-from aggloom.codegen.scalar.expressions import quote_name
+from aggloom.codegen.scalar.expressions import quote_name, select_names
 from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 from aggloom.codegen.spec.choices import Changes
 from aggloom.codegen.spec.dtypes import is_supported, type_name
@@ -52,11 +52,10 @@ def _collect(node: WindowTable, keys: tuple[str, ...], notes: Notes) -> Node:
     parts = (f"{text}, {name}" for text, name in pairs)
     # Beside the row as one value: what the operator lies by, and what sessions go by.
     inputs = list(dict.fromkeys([*keys, *node.assigner.columns]))
-    select = [(name, quote_name(name)) for name in inputs]
-    select.append((row, f"NAMED_STRUCT({', '.join(parts)})"))
+    select = (*select_names(inputs), (row, f"NAMED_STRUCT({', '.join(parts)})"))
     fields = [below.schema.field(name) for name in inputs]
     schema = pa.schema([*fields, pa.field(row, pa.struct(list(below.schema)))])
-    rows = Calc(below, tuple(select), schema)
+    rows = Calc(below, select, schema)
     call = AggCall("ARRAY_AGG", (row,), alias=listed)
     # Over changes a list takes rows back, and an unfinished session loses them before anybody has seen them.
     changes: Changes = "append" if below.appends_only else "retract"

@@ -28,7 +28,7 @@ from aggloom.codegen.operators import (
 )
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
-from aggloom.codegen.scalar.expressions import quote_name
+from aggloom.codegen.scalar.expressions import quote_name, select_names
 from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 from aggloom.codegen.spec.dtypes import is_supported, type_name
 
@@ -120,13 +120,12 @@ def _take_read(rows: Node, spec: AggSpec) -> tuple[Node, AggSpec]:
     An operator's rows come in this order, also where a local phase passes them on as they are.
     """
     read = spec.handler_schema
-    picks = tuple((name, quote_name(name)) for name in read.names)
     if isinstance(rows, Expand) and sorted(read.names) == sorted(rows.schema.names):
         places = [rows.schema.names.index(name) for name in read.names]
         projects = tuple(tuple(project[at] for at in places) for project in rows.projects)
         narrowed: Node = replace(rows, projects=projects, columns=read)
     else:
-        narrowed = rows if read == rows.schema else Calc(rows, picks, read)
+        narrowed = rows if read == rows.schema else Calc(rows, select_names(read.names), read)
     return narrowed, AggSpec(read, spec.group_by, spec.calls, spec.input_changes, spec.dialect)
 
 
@@ -310,7 +309,7 @@ class _Split:
         if not self.wide:
             return rows
         columns = [*rows.schema, *(pa.field(wide, pa.int64()) for wide in self.wide.values())]
-        select = tuple((name, quote_name(name)) for name in rows.schema.names)
+        select = select_names(rows.schema.names)
         # Into a projection that is there already, rather than one more step over every row.
         below = rows if isinstance(rows, Calc) else Calc(rows, select, rows.schema)
         texts = dict(below.select)
@@ -319,7 +318,7 @@ class _Split:
 
     def _project_result(self, node: AggregateNode) -> Node:
         # The columns of the aggregate as it was, in their order.
-        keys = tuple((name, quote_name(name)) for name in self.spec.group_by)
+        keys = select_names(self.spec.group_by)
         return Calc(node, (*keys, *self.results), self.spec.aggregate_schema)
 
 

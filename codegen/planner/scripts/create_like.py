@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from sqlglot.tokens import TokenType
 
-from aggloom.codegen.planner.scripts.statement_tokens import Span, StatementTokens
-from aggloom.codegen.sql.errors import refusal
+from aggloom.codegen.planner.scripts.statement_tokens import StatementTokens
+from aggloom.codegen.sql.errors import Span, refusal
 from aggloom.errors import OptionError
 
 _ALL: Final = ("CONSTRAINTS", "GENERATED", "METADATA", "OPTIONS", "PARTITIONS", "WATERMARKS")

@@ -10,13 +10,13 @@ from typing import Any
 from sqlglot.tokens import TokenType
 
 from aggloom.codegen.planner.scripts.create_like import Part, copy_parts, like_rules, merge_options
-from aggloom.codegen.planner.scripts.statement_tokens import Span, StatementTokens
+from aggloom.codegen.planner.scripts.statement_tokens import StatementTokens
 from aggloom.codegen.spec.absent_columns import ABSENT
 from aggloom.codegen.spec.agg_spec import to_schema
 from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.spec.primary_key import without_primary_key
-from aggloom.codegen.sql.errors import place_error, refusal
+from aggloom.codegen.sql.errors import Span, has_place, place_error, refusal
 from aggloom.errors import (
     DuplicateNameError,
     OptionError,
@@ -137,7 +137,7 @@ def created_table(
         return _declare(name, place, own, clauses, others, is_derived)
     except SpecError as error:
         # An error that has a place already has a better one than the table's name.
-        if error.place is not None or "\nAt " in str(error):
+        if has_place(error):
             raise
         raise place_error(type(error)(f"CREATE TABLE {name}: {error}"), place) from None
 

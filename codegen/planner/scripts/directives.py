@@ -12,7 +12,7 @@ from typing import Any, Final
 from sqlglot.tokens import TokenType
 
 from aggloom.codegen.planner.flink_options import warn_ignored
-from aggloom.codegen.planner.scripts.statement_tokens import StatementTokens
+from aggloom.codegen.planner.scripts.statement_tokens import StatementTokens, blank
 from aggloom.codegen.sql.errors import place_error, refusal
 from aggloom.errors import SqlError, UnknownTableError, nearest
 
@@ -59,11 +59,11 @@ def apply_directives(sql: str, cut: Statements) -> str:
             if first == "SHOW":
                 _check_show(statement)
             warn_ignored(" ".join(" ".join(statement.words(0, 2)).split()[:2]), why)
-            text = blank(text, statement)
+            text = blank(text, statement.place)
         elif first == "DROP":
-            text = blank(_drop(text, statement, before), statement)
+            text = blank(_drop(text, statement, before), statement.place)
         elif first == "RESET":
-            text = blank(_reset(text, statement, before), statement)
+            text = blank(_reset(text, statement, before), statement.place)
         # A DROP takes back what stands before it, never what comes later.
         before.append(statement)
     return text
@@ -72,7 +72,7 @@ def apply_directives(sql: str, cut: Statements) -> str:
 def _check_show(statement: StatementTokens) -> None:
     """Raise SqlError for a SHOW of something that no system knows: a word is misspelt."""
     # To the parser what follows SHOW is one text.
-    start, end = statement.span(0, len(statement))
+    start, end = statement.place
     asked_words = statement.sql[start:end].upper().split()[1:]
     known = {words.partition(" ")[0] for words in SHOWN} | {*_SHOWN_ELSEWHERE}
     if asked_words[:1] and asked_words[0] not in known:
@@ -88,12 +88,6 @@ def without_effect(statement: StatementTokens) -> str | None:
         if tuple(first[: len(words)]) == words:
             return why
     return None
-
-
-def blank(text: str, statement: StatementTokens) -> str:
-    """The text with a statement as space, of the same length."""
-    start, end = statement.span(0, len(statement))
-    return text[:start] + re.sub(r"\S", " ", text[start:end]) + text[end:]
 
 
 def created_name(statement: StatementTokens) -> tuple[str, str] | None:
@@ -117,7 +111,7 @@ def read_drop(statement: StatementTokens) -> tuple[str, str, bool]:
     kind = next(iter(statement.words(at)), "")
     behind = statement.skip(at + 1, "IF", "EXISTS")
     last = statement.name_end(behind)
-    place = statement.span(0, len(statement))
+    place = statement.place
     # Words behind the name, such as CASCADE, would be passed over.
     if kind not in _DROPPED or last != len(statement) - 1:
         fix = "write DROP TABLE name, DROP VIEW name or DROP FUNCTION name"
@@ -134,28 +128,28 @@ def _drop(text: str, statement: StatementTokens, before: Sequence[StatementToken
         for each, what in creations
         if what is not None and (what[0], what[1].casefold()) == (kind, name.casefold())
     ]
-    place = statement.span(0, len(statement))
+    place = statement.place
     if not matches and not may_lack:
         known = [what[1] for _, what in creations if what is not None and what[0] == kind]
         there = nearest(name, known) if known else "Write IF EXISTS."
         message = f"DROP names {kind.lower()} {name!r}, which is not created before. {there}"
         raise place_error(UnknownTableError(message), place)
     for each in matches:
-        text = blank(text, each)
+        text = blank(text, each.place)
     return text
 
 
 def _reset(text: str, statement: StatementTokens, before: Sequence[StatementTokens]) -> str:
     """The text without the SET statements before RESET, all or those of one option."""
-    start, end = statement.span(0, len(statement))
+    start, end = statement.place
     match = _RESET.fullmatch(statement.sql[start:end])
     if match is None:
         message = "RESET resets one option or all: RESET 'table.exec.state.ttl'."
         raise place_error(SqlError(message), (start, end))
     for each in before:
-        own = _SET.match(each.sql, each.span(0, len(each))[0])
+        own = _SET.match(each.sql, each.place[0])
         if own is not None and match[2] in ("", own[2]):
-            text = blank(text, each)
+            text = blank(text, each.place)
     return text
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
 
 from aggloom.codegen.planner.scripts.directives import find_query_of_table, without_effect
 from aggloom.codegen.planner.scripts.script import token_pieces
-from aggloom.codegen.planner.scripts.statement_tokens import StatementTokens
+from aggloom.codegen.planner.scripts.statement_tokens import StatementTokens, blank
 
 _SET = re.compile(
     r"(?i)(execute\s+)?statement\s+set\s+begin\b|begin\s+statement\s+set\b|execute(?=\s+insert\b)|end\b"
@@ -24,26 +22,26 @@ _AROUND = ("SET", "CREATE", *_AFTER)
 def insertions(sql: str) -> list[str]:
     """For each query of a script its text without the others; positions stay true."""
     sql, explained = _open_sets(sql)
-    pieces = token_pieces(sql)
-    queries = [_span(tokens) for tokens in pieces if _is_query(tokens)]
+    pieces = [StatementTokens(sql, tokens) for tokens in token_pieces(sql)]
+    queries = [each.place for each in pieces if _is_query(each)]
     texts = []
     for own in queries:
         text = sql
-        for tokens in pieces:
-            start, end = _span(tokens)
+        for each in pieces:
             # A DROP or RESET behind a query must not take away what the query reads.
-            behind = start > own[0] and tokens[0].text.upper() in _AFTER
-            if behind or ((start, end) in queries and (start, end) != own):
-                text = _blank_span(text, start, end)
+            behind = each.place[0] > own[0] and each.tokens[0].text.upper() in _AFTER
+            if behind or (each.place in queries and each.place != own):
+                text = blank(text, each.place)
         begin = next((begin for begin, end in explained if begin < own[0] < end), None)
         texts.append(text if begin is None else _write_explain(text, own[0]))
     return texts or [sql]
 
 
-def _is_query(tokens: Sequence[Any]) -> bool:
-    if without_effect(StatementTokens("", tokens)) is not None:
+def _is_query(statement: StatementTokens) -> bool:
+    if without_effect(statement) is not None:
         return False
-    return tokens[0].text.upper() not in _AROUND or find_query_of_table(tokens) is not None
+    is_own = statement.tokens[0].text.upper() not in _AROUND
+    return is_own or find_query_of_table(statement.tokens) is not None
 
 
 def _open_sets(sql: str) -> tuple[str, list[tuple[int, int]]]:
@@ -56,14 +54,14 @@ def _open_sets(sql: str) -> tuple[str, list[tuple[int, int]]]:
             begin = start
             # The first INSERT keeps the word that stands before it.
             # Blanked and not cut out, so that places in errors stay those of the user's text.
-            sql = _blank_span(sql, *match.span())
+            sql = blank(sql, match.span())
             explained.append((begin, len(sql)))
             continue
         match = _SET.match(sql, start)
         if match is not None:
             if begin is not None and match[0].upper() == "END":
                 explained[-1], begin = (begin, start), None
-            sql = _blank_span(sql, *match.span())
+            sql = blank(sql, match.span())
     return sql, explained
 
 
@@ -71,11 +69,3 @@ def _write_explain(text: str, start: int) -> str:
     """The text with EXPLAIN before a query, in the room that other words have left."""
     # The words of the set before it left at least as much room.
     return f"{text[: start - len(_WORD)]}{_WORD}{text[start:]}"
-
-
-def _span(tokens: Sequence[Any]) -> tuple[int, int]:
-    return tokens[0].start, tokens[-1].end + 1
-
-
-def _blank_span(sql: str, start: int, end: int) -> str:
-    return sql[:start] + re.sub(r"\S", " ", sql[start:end]) + sql[end:]

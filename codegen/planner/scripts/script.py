@@ -15,7 +15,6 @@ from sqlglot.tokens import Token, TokenType
 from aggloom.codegen.planner.scripts.create_table import CreatedTable, created_table
 from aggloom.codegen.planner.scripts.directives import (
     apply_directives,
-    blank,
     find_query_of_table,
 )
 from aggloom.codegen.planner.scripts.lookup_ddl import is_only_asked, lookup_of, may_be_asked
@@ -24,12 +23,20 @@ from aggloom.codegen.planner.scripts.sql_functions import (
     expand_calls,
     take_functions,
 )
-from aggloom.codegen.planner.scripts.statement_tokens import Span
+from aggloom.codegen.planner.scripts.statement_tokens import StatementTokens, blank
 from aggloom.codegen.planner.scripts.table_hints import apply_table_hints, take_table_hints
 from aggloom.codegen.spec.lookup_table import LookupTable
 from aggloom.codegen.sql.dialect import AggloomSpark
-from aggloom.codegen.sql.errors import place_error, refusal, span, syntax_error, underline_errors
+from aggloom.codegen.sql.errors import (
+    Span,
+    place_error,
+    refusal,
+    span,
+    syntax_error,
+    underline_errors,
+)
 from aggloom.codegen.sql.first_words import refuse_statements
+from aggloom.codegen.sql.scope import make_column
 from aggloom.codegen.sql.shape import not_select, parse_trees, statements
 from aggloom.errors import DuplicateNameError, OptionError, SqlError, nearest
 
@@ -222,14 +229,18 @@ def _with_computed(sql: str, table: CreatedTable, expand: Expand) -> exp.Query:
     columns = []
     for name in table.order:
         if name not in table.computed:
-            columns.append(exp.column(exp.to_identifier(name, quoted=True)))
+            columns.append(make_column(name))
             continue
         start, end = table.computed[name]
-        # Positions of errors stay true.
-        (tree,) = statements(f"{' ' * (start - 7)}SELECT {sql[start:end]}", expand)
+        (tree,) = statements(_select_piece(sql, start, end), expand)
         columns.append(exp.alias_(tree.expressions[0], name, quoted=True))
     source = exp.Table(this=exp.to_identifier(table.stored_name, quoted=True))
     return exp.Select(expressions=columns, from_=exp.From(this=source))
+
+
+def _select_piece(sql: str, start: int, end: int) -> str:
+    """A query of the expression at a place of the text, where it has the same place."""
+    return f"{'SELECT ':>{start}}{sql[start:end]}"
 
 
 def without_explain(sql: str) -> str:
@@ -251,7 +262,7 @@ def _without_explain(sql: str) -> tuple[str, tuple[int, int] | None]:
             message = f"EXPLAIN has no {unknown}. {nearest(unknown, _DETAILS)}"
             raise place_error(SqlError(message), (start, match.end()))
         explain = (start, start + len("EXPLAIN"))
-        sql = sql[:start] + re.sub(r"\S", " ", match[0]) + sql[match.end() :]
+        sql = blank(sql, match.span())
     return sql, explain
 
 
@@ -268,7 +279,7 @@ def _without_settings(sql: str) -> tuple[str, dict[str, str]]:
             message = f"SET needs a name and a value: {form}."
             raise place_error(OptionError(message), (start, end))
         settings[pair[2]] = pair[3].strip("'\"")
-        sql = sql[:start] + re.sub(r"\S", " ", sql[start:end]) + sql[end:]
+        sql = blank(sql, (start, end))
     return sql, settings
 
 
@@ -293,9 +304,7 @@ def _without_tables(sql: str) -> tuple[str, dict[str, CreatedTable], Target | No
             raise place_error(DuplicateNameError(message), table.place)
         created[table.name] = table
         end = (tokens[-1] if query_at is None else tokens[query_at]).end + 1
-        start = tokens[0].start
-        # Blanks in its place, and line ends as they were: places of errors in the rest stay those of the script.
-        text = text[:start] + re.sub(r"\S", " ", text[start:end]) + text[end:]
+        text = blank(text, (tokens[0].start, end))
         if query_at is not None:
             target = Target(table.name, (), table.place)
     return text, created, target
@@ -305,20 +314,19 @@ def _without_functions(sql: str) -> tuple[str, dict[str, SqlFunction]]:
     """The text with its CREATE FUNCTION statements blanked, and the functions that are expressions."""
 
     def parse(start: int, end: int) -> exp.Expression:
-        # Positions of errors stay true.
-        (tree,) = parse_trees(f"{' ' * (start - 7)}SELECT {sql[start:end]}")
+        (tree,) = parse_trees(_select_piece(sql, start, end))
         expression: exp.Expression = tree.expressions[0]
         return expression
 
     functions, created = take_functions(sql, token_pieces(sql), parse)
     for statement in created:
-        sql = blank(sql, statement)
+        sql = blank(sql, statement.place)
     return sql, functions
 
 
-def _pieces(sql: str) -> list[tuple[int, int]]:
-    """Return the start and end of each statement."""
-    return [(tokens[0].start, tokens[-1].end + 1) for tokens in token_pieces(sql)]
+def _pieces(sql: str) -> list[Span]:
+    """Return the place of each statement."""
+    return [StatementTokens(sql, tokens).place for tokens in token_pieces(sql)]
 
 
 def token_pieces(sql: str) -> list[list[Token]]:

@@ -14,11 +14,11 @@ from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from aggloom.codegen.catalogue.registry import find
-from aggloom.codegen.planner.scripts.statement_tokens import Span, StatementTokens
+from aggloom.codegen.planner.scripts.statement_tokens import StatementTokens
 from aggloom.codegen.scalar.function_names import is_known_function
 from aggloom.codegen.spec.dtypes import parse_type
 from aggloom.codegen.sql.dialect import AggloomSpark, CallNode
-from aggloom.codegen.sql.errors import place_error, refusal
+from aggloom.codegen.sql.errors import Span, has_place, place_error, refusal
 from aggloom.codegen.user.table_functions import find_table_function
 from aggloom.errors import DuplicateNameError, SpecError, SqlError, UnknownFunctionError
 
@@ -211,9 +211,9 @@ def take_functions(
             function = created_function(statement, parse)
         except SpecError as error:
             # It says its place already, and that is more exact than the statement.
-            if error.place is not None or "\nAt " in str(error):
+            if has_place(error):
                 raise
-            raise place_error(error, statement.span(0, len(statement))) from None
+            raise place_error(error, statement.place) from None
         if function is None:
             continue
         check_body(function)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from sqlglot.tokens import TokenType
 
+from aggloom.codegen.sql.errors import Span
 from aggloom.errors import SpecError
-
-Span = tuple[int, int]
-"""The place of a piece of the text."""
-Words = tuple[str, ...]
 
 
 class StatementTokens:
@@ -32,6 +30,11 @@ class StatementTokens:
     def span(self, first: int, end: int) -> Span:
         """Return the place of the tokens from first to end."""
         return self.tokens[first].start, self.tokens[max(first, end - 1)].end + 1
+
+    @property
+    def place(self) -> Span:
+        """The place of the statement."""
+        return self.span(0, len(self))
 
     def text(self, first: int, end: int) -> str:
         """Return the text of the tokens from first to end."""
@@ -75,6 +78,12 @@ class StatementTokens:
         while self.words(at + 1) == ["."]:
             at += 2
         return at
+
+
+def blank(text: str, place: Span) -> str:
+    """The text with a piece of it as space, of the same length: places in the rest stay true."""
+    start, end = place
+    return text[:start] + re.sub(r"\S", " ", text[start:end]) + text[end:]
 
 
 def begins(tokens: Sequence[Any], *words: str) -> bool:

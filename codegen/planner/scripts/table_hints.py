@@ -5,7 +5,6 @@ To the parser a hint there is a comment. It is found in the text and blanked, an
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -15,9 +14,9 @@ from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from aggloom.codegen.planner.scripts.create_table import CreatedTable, with_options
-from aggloom.codegen.planner.scripts.statement_tokens import Span, StatementTokens
+from aggloom.codegen.planner.scripts.statement_tokens import StatementTokens, blank
 from aggloom.codegen.sql.dialect import AggloomSpark
-from aggloom.codegen.sql.errors import place_error, refusal, span
+from aggloom.codegen.sql.errors import Span, place_error, refusal, span
 from aggloom.codegen.sql.unsupported_parts import find_hints
 from aggloom.codegen.sql.with_names import list_with_names
 from aggloom.errors import OptionError
@@ -48,7 +47,7 @@ def take_table_hints(sql: str) -> tuple[str, list[TableHint]]:
     text = sql
     for behind, (start, end) in find_hints(sql, sqlglot.tokenize(sql, dialect=AggloomSpark)):
         hints.append(TableHint(_read_hint(sql, start, end), (start, end), behind))
-        text = text[:start] + re.sub(r"\S", " ", text[start:end]) + text[end:]
+        text = blank(text, (start, end))
     return text, hints
 
 
