@@ -17,7 +17,8 @@ from aggloom.errors import AggloomError
 from aggloom.runtime.local.file_reader import read_files
 from aggloom.runtime.local.harness_rows import read_rows
 from aggloom.runtime.spark import explain_failure, read_changes, sql
-from aggloom.runtime.spark.api.group_aggregate import find_change_column, group_aggregate
+from aggloom.runtime.spark.api.group_aggregate import group_aggregate
+from aggloom.runtime.spark.api.inputs import resolve_change_column
 from aggloom.runtime.spark.node.pack import Pack
 from aggloom.runtime.spark.plan.routes import Route
 from aggloom.runtime.spark.read.files import PackFiles
@@ -72,7 +73,8 @@ def whole(content: bytes, path: str) -> list[Row]:
 
 def packed(table: pa.Table) -> list[Row]:
     """The rows of a DataFrame as the stage before the shuffle takes them; no Spark."""
-    change = find_change_column(SimpleNamespace(columns=table.column_names), list(COLUMNS))
+    frame: Any = SimpleNamespace(columns=table.column_names)
+    change = resolve_change_column(frame, "", list(COLUMNS))
     frame = table.select([*COLUMNS, *([change] if change else [])])
     stage = Pack(_ROUTE, SCHEMA, "t", change)
     found = [stage._rows(batch) for batch in frame.to_batches()]

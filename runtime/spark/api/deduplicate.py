@@ -12,9 +12,8 @@ from aggloom.codegen import TableChanges
 from aggloom.codegen.planner import PlanOptions, plan_deduplicate
 from aggloom.errors import SpecError
 from aggloom.runtime.hosting.handler_text import handler_texts
-from aggloom.runtime.spark.api.group_aggregate import check_frame, check_host_settings
-from aggloom.runtime.spark.api.query import columns_of, table_of
-from aggloom.runtime.spark.api.window_aggregate import require_watermarks
+from aggloom.runtime.spark.api.inputs import check_frame, check_host_settings, columns_of, table_of
+from aggloom.runtime.spark.api.watermarks import require_watermarks
 from aggloom.runtime.spark.plan.expressions import use_analyser
 from aggloom.runtime.spark.plan.lower import SparkLowering
 from aggloom.runtime.spark.sessions.session import ensure_query_settings

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from aggloom.codegen import (
@@ -15,18 +14,13 @@ from aggloom.codegen import (
     Dialect,
     shown_query,
     tables_read,
-    to_schema,
 )
 from aggloom.codegen.planner import Plan, PlanOptions, plan_query
-from aggloom.errors import OptionError, SpecError, UnknownColumnError, nearest
+from aggloom.errors import OptionError, SpecError, nearest
 from aggloom.runtime.hosting.arguments import check_tables_read
 from aggloom.runtime.hosting.handler_text import handler_texts
-from aggloom.runtime.spark.api.group_aggregate import (
-    check_frame,
-    check_host_settings,
-    find_change_column,
-)
-from aggloom.runtime.spark.api.window_aggregate import add_watermark, require_watermarks
+from aggloom.runtime.spark.api.inputs import check_frame, check_host_settings, columns_of, table_of
+from aggloom.runtime.spark.api.watermarks import require_watermarks
 from aggloom.runtime.spark.arguments import mapping_of
 from aggloom.runtime.spark.plan.column_frames import InputTable
 from aggloom.runtime.spark.plan.expressions import is_ansi, use_analyser
@@ -188,29 +182,3 @@ def _check_given(what: str, named: Mapping[str, Any], frames: Mapping[str, DataF
 def _waits_for_the_clock(plan: Plan) -> bool:
     """Tell whether an operator has timers in processing time; beside the watermark a time to live has none."""
     return plan.goes_by_the_clock or (plan.forgets and not plan.awaits_watermark)
-
-
-def table_of(
-    name: str,
-    df: DataFrame,
-    change_column: str | Mapping[str, str | None] | None,
-    watermark: tuple[str, Any] | None,
-) -> InputTable:
-    """A DataFrame as a table of a query: its change column as it is called, found by its name, or none."""
-    change_name: Any = change_column
-    if isinstance(change_column, Mapping):
-        change_name = change_column.get(name, "")
-    if change_name == "":
-        return add_watermark(df, find_change_column(df, []), watermark)
-    if change_name is not None and change_name not in df.columns:
-        raise UnknownColumnError(
-            f"table {name}: there is no change column {change_name!r}. {nearest(change_name, df.columns)}"
-        )
-    return add_watermark(df, change_name, watermark)
-
-
-def columns_of(table: InputTable) -> pa.Schema:
-    """The columns of a table without its change column."""
-    schema = to_schema(table.df)
-    names = [name for name in schema.names if name != table.change_column]
-    return pa.schema([schema.field(name) for name in names])

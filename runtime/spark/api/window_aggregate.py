@@ -2,50 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import TimestampNTZType
 
 from aggloom.codegen import (
-    MODES,
     AggSpec,
     Backend,
-    columns_of,
-    infer_type,
-    is_expression,
-    lower_calc,
-    milliseconds,
-    quicken_expression,
-    quoted_text,
-    spell_zone,
-    to_schema,
 )
-from aggloom.codegen.planner import Plan, PlanOptions, plan_windows, walk
+from aggloom.codegen.planner import PlanOptions, plan_windows
 from aggloom.codegen.windows import Assigner, Evictor, Trigger, Windowing
-from aggloom.errors import OptionError, SpecError, UnknownColumnError, nearest
-from aggloom.runtime.connectors.files.source_log import same_files
-from aggloom.runtime.connectors.kafka.topics import same_topics
+from aggloom.errors import SpecError
 from aggloom.runtime.local.handler_choice import window_handler
-from aggloom.runtime.spark.api.group_aggregate import (
+from aggloom.runtime.spark.api.group_aggregate import handler_text
+from aggloom.runtime.spark.api.inputs import (
     check_frame,
     check_host_settings,
-    find_change_column,
-    handler_text,
+    is_mini_batch,
+    resolve_change_column,
 )
-from aggloom.runtime.spark.node.packed_counts import EventTime
-from aggloom.runtime.spark.plan.column_frames import InputTable
-from aggloom.runtime.spark.plan.expressions import is_ansi, quote, refusals, unused_name
+from aggloom.runtime.spark.api.watermarks import add_watermark, require_watermarks
 from aggloom.runtime.spark.plan.lower import LATE_ROW, SparkLowering
-from aggloom.runtime.spark.read.files import remember_watermark
 from aggloom.runtime.spark.sessions.session import ensure_query_settings
-
-_DELAY = "spark.watermarkDelayMs"
-_TIME = "event time"
 
 
 def window_aggregate(
@@ -89,23 +70,16 @@ def window_aggregate(
         >>> al.window_aggregate(orders, spec, window=al.Tumble("1 hour", on="ts")).columns
         ['shop', 'window_start', 'window_end', 'window_time', 's', '_change_type']
     """
-    if mode not in MODES:
-        raise SpecError(f"mode {mode!r}: known are {' and '.join(MODES)}")
     check_frame("window_aggregate", df)
     windowing = Windowing.of(window, trigger, evictor, allowed_lateness, late_rows)
     if windowing is None or not isinstance(spec, AggSpec):
         raise SpecError(
             "window_aggregate: give an AggSpec, and a window such as Tumble('1 hour', on='ts')"
         )
-    if change_column == "":
-        change_column = find_change_column(df, spec.schema.names)
-    if change_column is not None and change_column not in df.columns:
-        raise UnknownColumnError(
-            f"the DataFrame has no change column {change_column!r}. {nearest(change_column, df.columns)}"
-        )
+    change_column = resolve_change_column(df, change_column, spec.schema.names)
     chosen = PlanOptions.of(
         options or {},
-        mini_batch_enabled=mode == "mini_batch",
+        mini_batch_enabled=is_mini_batch(mode),
         update_before=update_before,
         on_orphan_retraction=on_orphan_retraction,
     )
@@ -118,90 +92,6 @@ def window_aggregate(
     settings = check_host_settings(buckets, output_profile, state_directory, state_limit)
     ensure_query_settings(df.sparkSession, timers=on is None, watermarks=on is not None)
     return SparkLowering(plan, {"t": table}, lambda _: text, settings).result()
-
-
-def add_watermark(
-    df: DataFrame, change_column: str | None, watermark_of: tuple[str, Any] | None
-) -> InputTable:
-    """A DataFrame with a watermark (its column, and how far rows may be out of order).
-
-    Raises UnknownColumnError, OptionError for what is no duration, and SpecError if it has another one already.
-    """
-    own = next((f.name for f in df.schema.fields if _DELAY in (f.metadata or {})), None)
-    if watermark_of is None:
-        return InputTable(df, change_column, own)
-    if (
-        isinstance(watermark_of, str)
-        or not isinstance(watermark_of, Sequence)
-        or len(watermark_of) != 2
-    ):
-        raise OptionError(
-            f"watermark is {watermark_of!r}; give the column, and how far rows may be out of order: ('ts', '5 s')"
-        )
-    column, delay = watermark_of
-    computed = is_expression(column, df.columns)
-    if not computed and column not in df.columns:
-        raise UnknownColumnError(
-            f"watermark: there is no column {column!r}. {nearest(column, df.columns)}"
-        )
-    if own is not None:
-        raise SpecError(
-            f"watermark: the DataFrame has one already, on {own!r}, and Spark allows one; take withWatermark out, "
-            "or do not give watermark"
-        )
-    ms = milliseconds("watermark", delay)
-    if ms < 0:
-        raise OptionError(f"watermark is {delay!r}; rows are late by 0 or more")
-    timed, time = df, column
-    if computed:
-        column = unused_name(_TIME, df.columns)
-        with refusals(f"watermark {time}"):
-            timed = df.withColumn(column, F.expr(quicken_expression(quoted_text(time))))
-    if isinstance(timed.schema[column].dataType, TimestampNTZType):
-        # Spark's watermarks are of instants: a wall clock is taken for that of UTC, as windows take it.
-        instant = f"CAST(convert_timezone('UTC', current_timezone(), `{column}`) AS TIMESTAMP)"
-        column = unused_name(_TIME, timed.columns)
-        timed = timed.withColumn(column, F.expr(instant))
-    delay = f"{ms} milliseconds"
-    # The helping column goes, and the watermark stays: it is a step of the plan below.
-    moving = timed.withWatermark(quote(column), delay).select(*map(quote, df.columns))
-    event_time = _event_time(df, time, delay)
-    if event_time is not None:
-        remember_watermark(df, moving, event_time)
-    return InputTable(same_topics(df, same_files(df, moving)), change_column, time)
-
-
-def _event_time(df: DataFrame, time: str, delay: str) -> EventTime | None:
-    """The event time that workers find where they pack rows; None of an expression that only Spark evaluates."""
-    if not is_expression(time, df.columns):
-        return EventTime((time,), delay)
-    # Expressions that workers compute have the meaning of ANSI mode, whatever the session says.
-    if not is_ansi(df.sparkSession):
-        return None
-    columns = columns_of(time)
-    schema = to_schema(df)
-    rows = pa.schema([schema.field(name) for name in columns if name in schema.names])
-    zone = spell_zone(str(df.sparkSession.conf.get("spark.sql.session.timeZone")))
-    try:
-        result = pa.schema([(_TIME, infer_type(time, rows))])
-        calc = lower_calc(None, ((_TIME, time),), result, rows, zone=zone)
-    except SpecError:
-        return None
-    return EventTime(tuple(columns), delay, calc)
-
-
-def require_watermarks(plan: Plan, tables: Mapping[str, InputTable]) -> None:
-    """Raise SpecError if an operator waits for the watermark of a stream, and none of its rows can move it."""
-    for node in walk(plan.root):
-        if not node.awaits_watermark:
-            continue
-        for scan in (each for each in walk(node) if hasattr(each, "table")):
-            table = tables[scan.table]
-            if table.df.isStreaming and not table.has_watermark:
-                raise SpecError(
-                    f"table {scan.table}: windows and first rows in event time need a watermark; call "
-                    "df.withWatermark('ts', '10 minutes') before, or give watermark=...."
-                )
 
 
 def on_time(changes: DataFrame) -> DataFrame:

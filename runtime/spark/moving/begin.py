@@ -27,7 +27,7 @@ from aggloom.runtime.connectors.kafka.topics import note_topics
 from aggloom.runtime.engine.hand_over import HandOver, read_facts
 from aggloom.runtime.hosting.checkpoint_paths import HAND_OVER, is_local, local
 from aggloom.runtime.hosting.query_record import known_buckets
-from aggloom.runtime.spark.api.window_aggregate import add_watermark
+from aggloom.runtime.spark.api.watermarks import add_watermark
 from aggloom.runtime.spark.failures import await_end, start_query
 from aggloom.runtime.spark.moving.source_lines import SourceLine, find_lines
 from aggloom.runtime.spark.node.batch_context import LAST_WATERMARK

@@ -28,7 +28,7 @@ from aggloom.runtime.operators.counts import Tally
 from aggloom.runtime.operators.fragment import Fragment
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.platform.memory_reuse import keep_memory
-from aggloom.runtime.spark.node.batch_context import LAST_WATERMARK
+from aggloom.runtime.spark.node.batch_context import LAST_WATERMARK, query_id
 from aggloom.runtime.spark.node.lazy_processor import LazyProcessor, Variables
 from aggloom.runtime.spark.node.list_state import BlobList
 from aggloom.runtime.spark.node.live_state import (
@@ -44,7 +44,6 @@ from aggloom.runtime.spark.node.output_encoding import BlobOutput, OutputEncodin
 from aggloom.runtime.spark.node.partitioning import hash_int
 from aggloom.runtime.values.clock import AFTER_ALL, NO_TIME, Clock, find_held_time, hold_watermark
 
-_QUERY_ID = "sql.streaming.queryId"
 _TIMER_STEPS = 16
 
 
@@ -94,7 +93,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         """Take the state variables of a task."""
         keep_memory()
         self._handle, self._variables = handle, variables
-        self._query = _query_id()
+        self._query = query_id()
         if self._query:
             limit = self._options.state_limit
             self._limit = default_limit() if limit is None else limit
@@ -288,14 +287,6 @@ def _clean_up_once(root: Path, limit: int | None) -> None:
     """Delete what dead queries left in a directory for live state; once for each worker process."""
     clean_up(root)
     make_room(root, limit)
-
-
-def _query_id() -> str | None:
-    """The id of the streaming query this task works for; None in a batch query and on the driver."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return context.getLocalProperty(_QUERY_ID) if context else None
 
 
 def _blobs(frame: pd.DataFrame) -> Iterator[Blob]:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from aggloom.errors import DataError, UnknownChangeTypeError
 from aggloom.runtime.hosting.blobs import empty_columns
+from aggloom.runtime.spark.node.batch_context import map_partition
 from aggloom.runtime.spark.plan.routes import PackedRow, Packer, Route
 from aggloom.runtime.spark.read.file_names import check_name
 from aggloom.runtime.values.changelog import Kinds, is_retraction, parse_kinds
@@ -49,10 +50,7 @@ class Pack:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pack one map task's rows."""
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        yield from self.pack(batches, context.partitionId() if context else 0)
+        yield from self.pack(batches, map_partition())
 
     def pack(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
         """Pack the rows of map partition `partition`: packed rows, in the order they are to be applied."""

@@ -17,7 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from aggloom.codegen import LoweredCalc
 from aggloom.runtime.spark.node.pack import NO_ROWS, packed_batch
 from aggloom.runtime.spark.plan.column_frames import filter_rows
-from aggloom.runtime.spark.plan.routes import PACKED_DDL, PackedRow
+from aggloom.runtime.spark.plan.routes import PACKED_DDL, PackedRow, Packer, Route
+from aggloom.runtime.values.changelog import Kinds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,15 +56,18 @@ class EventTime:
         return self.calc.run(bare, np.zeros(rows.num_rows, np.int8))[0].column(0)
 
 
-class PackedCounts:
-    """The numbers of a task, by names; what was counted since the last packed row goes out beside the next one."""
+class CountingPacker:
+    """Packs the rows of a task; numbers that were counted since the last packed row go out beside the next one."""
 
-    def __init__(self, names: Sequence[str], time: EventTime | None = None) -> None:
+    def __init__(
+        self, route: Route, names: Sequence[str], time: EventTime | None, partition: int
+    ) -> None:
+        self._packer = Packer(route, partition)
         self._names, self._time = names, time
         self._counts = np.zeros(len(names), np.int64)
         self._latest = _BEFORE_ALL
 
-    def add(self, *counts: int) -> None:
+    def count(self, *counts: int) -> None:
         """Add numbers, in the order of the names."""
         self._counts += counts
 
@@ -72,7 +76,13 @@ class PackedCounts:
         if self._time is not None:
             self._latest = max(self._latest, self._time.find_latest(rows))
 
-    def put_beside(self, packed: PackedRow) -> pa.RecordBatch:
+    def add(
+        self, rows: pa.RecordBatch, kinds: Kinds, order: bytes = b""
+    ) -> Iterator[pa.RecordBatch]:
+        """Take rows, and yield what is packed by then. order: as of Packer.add."""
+        yield from map(self._put_beside, self._packer.add(rows, kinds, order))
+
+    def _put_beside(self, packed: PackedRow) -> pa.RecordBatch:
         """A packed row, and what has been counted since the last that said so."""
         batch = packed_batch(packed, **dict(zip(self._names, self._counts.tolist(), strict=True)))
         # Spark sums the counts, so each leaves once; of times it takes the greatest, which may leave again.
@@ -82,9 +92,11 @@ class PackedCounts:
         return batch
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Yield what is left: a task all of whose rows are passed over has no packed row beside which to say it."""
+        """Yield the packed rows that are left, and numbers that no packed row stands beside."""
+        yield from map(self._put_beside, self._packer.finish())
+        # A task all of whose rows are passed over has no packed row.
         if self._counts.any():
-            yield self.put_beside((0, 0, 0, NO_ROWS, b""))
+            yield self._put_beside((0, 0, 0, NO_ROWS, b""))
 
 
 def counted_ddl(names: Sequence[str], time: EventTime | None) -> str:

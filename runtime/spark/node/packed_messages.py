@@ -15,17 +15,16 @@ from aggloom.runtime.formats.base import Messages
 from aggloom.runtime.formats.decoder import Decoder
 from aggloom.runtime.formats.side_table import SideTable
 from aggloom.runtime.hosting.blobs import empty_columns
-from aggloom.runtime.spark.node.batch_context import part_name
+from aggloom.runtime.spark.node.batch_context import map_partition, part_name
 from aggloom.runtime.spark.node.pack import Pack
 from aggloom.runtime.spark.node.packed_counts import (
+    CountingPacker,
     EventTime,
-    PackedCounts,
     counted_ddl,
     take_counts,
 )
 from aggloom.runtime.spark.node.topic_facts import read_fact
 from aggloom.runtime.spark.plan.metrics import PASSED_OVER, number
-from aggloom.runtime.spark.plan.routes import Packer
 from aggloom.runtime.spark.read.files import METRIC
 from aggloom.runtime.values.changelog import Kinds
 
@@ -33,7 +32,8 @@ A_MESSAGE = "a message"
 """The place of one of which nothing tells it."""
 PLACES = ("topic", "partition", "offset")
 """Columns that say where a message lies."""
-_COUNTS = ("rows", "files", "refused", "notices")
+COUNTS = ("rows", "files", "refused", "notices")
+"""The numbers that are counted beside rows of messages."""
 
 
 class DecodedRows(NamedTuple):
@@ -68,9 +68,9 @@ def pack_messages(
     df: DataFrame, stage: Callable[..., Any], packing: PackMessages, table: str
 ) -> DataFrame:
     """The packed rows that a stage makes of a DataFrame, without the counts beside them, which are observed."""
-    packed = df.mapInArrow(stage, counted_ddl(_COUNTS, packing.time))
+    packed = df.mapInArrow(stage, counted_ddl(COUNTS, packing.time))
     # Spark has counted the messages; what is in them counts instead.
-    metrics = {f"{METRIC} {table}": _COUNTS[:2], f"{PASSED_OVER} #{number()}": _COUNTS[2:]}
+    metrics = {f"{METRIC} {table}": COUNTS[:2], f"{PASSED_OVER} #{number()}": COUNTS[2:]}
     return take_counts(packed, metrics, packing.time)
 
 
@@ -85,27 +85,17 @@ class PackMessages:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pack one map task's messages."""
-        from pyspark import TaskContext
+        yield from self.pack_decoded((self.rows(batch), batch.num_rows) for batch in batches)
 
-        context = TaskContext.get()
-        decoded = ((self.rows(batch), batch.num_rows) for batch in batches)
-        yield from self.pack_decoded(decoded, context.partitionId() if context else 0)
-
-    def pack_decoded(
-        self, decoded: Iterable[tuple[DecodedRows, int]], partition: int
-    ) -> Iterator[pa.RecordBatch]:
-        """Pack the rows of messages of a map partition, each with how many rows of Spark's they were."""
-        packer = Packer(self.pack.route, partition)
-        counts = PackedCounts(_COUNTS, self.time)
+    def pack_decoded(self, decoded: Iterable[tuple[DecodedRows, int]]) -> Iterator[pa.RecordBatch]:
+        """Pack the rows of messages of a map task, each with how many rows of Spark's they were."""
+        packer = CountingPacker(self.pack.route, COUNTS, self.time, map_partition())
         for content, messages in decoded:
             # In all columns, and before anything is packed: rows that no operator gets move the watermark as well.
-            counts.note_times(content.whole)
-            for packed in packer.add(content.rows, content.kinds):
-                yield counts.put_beside(packed)
-            counts.add(len(content.kinds), messages, content.refused, content.notices)
-        for packed in packer.finish():
-            yield counts.put_beside(packed)
-        yield from counts.finish()
+            packer.note_times(content.whole)
+            yield from packer.add(content.rows, content.kinds)
+            packer.count(len(content.kinds), messages, content.refused, content.notices)
+        yield from packer.finish()
 
     def rows(self, batch: pa.RecordBatch) -> DecodedRows:
         """The rows of some messages, as `decode` returns them."""

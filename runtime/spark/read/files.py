@@ -23,14 +23,14 @@ from aggloom.runtime.formats.packed_files import unpack_bytes
 from aggloom.runtime.hosting.blobs import binaries, empty_columns
 from aggloom.runtime.operators.stateless import columns_read
 from aggloom.runtime.spark.disk import local
+from aggloom.runtime.spark.node.batch_context import map_partition
 from aggloom.runtime.spark.node.pack import Pack, order_key
 from aggloom.runtime.spark.node.packed_counts import (
+    CountingPacker,
     EventTime,
-    PackedCounts,
     counted_ddl,
     take_counts,
 )
-from aggloom.runtime.spark.plan.routes import Packer
 from aggloom.runtime.spark.read.file_names import check_name
 from aggloom.runtime.spark.read.parquet import read_parquet
 from aggloom.runtime.values.change_column import ChangeWords
@@ -167,11 +167,7 @@ class PackFiles:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pack one map task's files."""
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        packer = Packer(self.pack.route, context.partitionId() if context else 0)
-        counts = PackedCounts(_COUNTS, self.time)
+        packer = CountingPacker(self.pack.route, _COUNTS, self.time, map_partition())
         for batch in batches:
             paths, times, *contents = batch.columns
             bytes_of = binaries(contents[0]) if contents else repeat(None, len(paths))
@@ -180,14 +176,11 @@ class PackFiles:
                 moment = None if self.by_name else time
                 order = order_key(moment, path.as_py()) if self.pack.ordered else b""
                 for piece, kinds in self.rows(content, path.as_py()):
-                    counts.note_times(piece)
-                    for packed in packer.add(piece, kinds, order):
-                        yield counts.put_beside(packed)
-                    counts.add(piece.num_rows, 0)
-                counts.add(0, 1)
-        for packed in packer.finish():
-            yield counts.put_beside(packed)
-        yield from counts.finish()
+                    packer.note_times(piece)
+                    yield from packer.add(piece, kinds, order)
+                    packer.count(piece.num_rows, 0)
+                packer.count(0, 1)
+        yield from packer.finish()
 
     def rows(self, content: pa.Buffer | None, path: str) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
         """The rows of a file, whose bytes are given or on this disk, and their kinds; raises DataError and its kin."""

@@ -7,48 +7,38 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    InputPartition,
-)
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StringType, StructField, StructType
 
 from aggloom.errors import SpecError
 from aggloom.runtime.hosting.blobs import empty_columns
 from aggloom.runtime.lakes.pieces import Lake, Piece
+from aggloom.runtime.spark.node.batch_context import map_partition
 from aggloom.runtime.spark.node.pack import Pack
 from aggloom.runtime.spark.node.packed_counts import (
+    CountingPacker,
     EventTime,
-    PackedCounts,
     counted_ddl,
     take_counts,
 )
 from aggloom.runtime.spark.plan.expressions import spark_arrow, spark_schema
-from aggloom.runtime.spark.plan.routes import Packer
 from aggloom.runtime.spark.read.files import METRIC, remember_packed
 from aggloom.runtime.spark.read.records import CHANGE_COLUMN
+from aggloom.runtime.spark.read.text_source import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    TextBatch,
+    TextStream,
+    load_texts,
+)
 
-try:
-    from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadLimit,
-        ReadMaxFiles,
-        SupportsTriggerAvailableNow,
-    )
-except ImportError:  # Spark 4.1 and older ask for all that there is.
-    ReadMaxFiles = None
-    SupportsTriggerAvailableNow = object
-
-_PIECE = "piece"
-_NUMBERS = count(1)
 _COUNTS = ("rows", "files")
 
 
@@ -58,10 +48,8 @@ def changes_of(
     """The changes of a lake as a DataFrame: the schema's columns and `_change_type`."""
     if most is not None and ReadMaxFiles is None:
         raise SpecError(f"max_versions_per_trigger is {most}; it needs Spark 4.2 or later")
-    source = _source_of(lake, most)
-    spark.dataSource.register(source)
-    reader = spark.readStream if streaming else spark.read
-    pieces = reader.format(source.name()).load()
+    stream, batch = partial(PieceStream, lake, most), partial(PieceBatch, lake)
+    pieces = load_texts(spark, "aggloom_lake_", stream, batch, streaming)
     output_type = StructType(
         [*spark_schema(schema).fields, StructField(CHANGE_COLUMN, StringType())]
     )
@@ -69,32 +57,7 @@ def changes_of(
     return remember_packed(changes, PackedPieces(pieces, lake, schema))
 
 
-def _source_of(lake: Lake, most: int | None) -> type[DataSource]:
-    """A data source of Spark's for one lake: what is registered is a class."""
-
-    # A session finds data sources by name, and a second one of that name would replace the first.
-    number = next(_NUMBERS)
-
-    class Pieces(DataSource):  # type: ignore[misc]
-        """The pieces of a lake, a row each."""
-
-        @classmethod
-        def name(cls) -> str:
-            return f"aggloom_lake_{number}"
-
-        def schema(self) -> str:
-            return f"{_PIECE} STRING"
-
-        def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
-            return PieceStream(lake, most)
-
-        def reader(self, schema: Any) -> DataSourceReader:
-            return PieceBatch(lake)
-
-    return Pieces
-
-
-class PieceStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+class PieceStream(TextStream):
     """The reading of a lake: offsets go into the checkpoint, and say the same pieces when a batch runs again."""
 
     def __init__(self, lake: Lake, most: int | None) -> None:
@@ -128,11 +91,8 @@ class PieceStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         return [InputPartition(piece.text) for piece in self._lake.pieces(start, end)]
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[str]]:
-        yield (partition.value,)
 
-
-class PieceBatch(DataSourceReader):  # type: ignore[misc]
+class PieceBatch(TextBatch):
     """The pieces that there are now."""
 
     def __init__(self, lake: Lake) -> None:
@@ -142,10 +102,6 @@ class PieceBatch(DataSourceReader):  # type: ignore[misc]
         start = self._lake.first()
         end = self._lake.latest(start, None)
         return [InputPartition(piece.text) for piece in self._lake.pieces(start, end)]
-
-    def read(self, partition: InputPartition | None) -> Iterator[tuple[str]]:
-        if partition is not None:
-            yield (partition.value,)
 
 
 def _version(offset: Mapping[str, Any]) -> int:
@@ -195,21 +151,14 @@ class PackPieces:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pack one map task's pieces."""
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        packer = Packer(self.pack.route, context.partitionId() if context else 0)
-        counts = PackedCounts(_COUNTS, self.time)
+        packer = CountingPacker(self.pack.route, _COUNTS, self.time, map_partition())
         for piece in _list_pieces(batches):
             for rows, words in self.lake.rows(piece):
-                counts.note_times(rows)
-                for packed in packer.add(*self._rows(rows, words)):
-                    yield counts.put_beside(packed)
-                counts.add(rows.num_rows, 0)
-            counts.add(0, 1)
-        for packed in packer.finish():
-            yield counts.put_beside(packed)
-        yield from counts.finish()
+                packer.note_times(rows)
+                yield from packer.add(*self._rows(rows, words))
+                packer.count(rows.num_rows, 0)
+            packer.count(0, 1)
+        yield from packer.finish()
 
     def _rows(self, rows: pa.RecordBatch, words: pa.Array) -> tuple[pa.RecordBatch, Any]:
         """The rows in the columns that are packed, and their kinds."""

@@ -8,19 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    InputPartition,
-)
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from aggloom.runtime.connectors.kafka.broker import TopicPlace
@@ -42,35 +37,29 @@ from aggloom.runtime.formats.side_table import SideTable
 from aggloom.runtime.spark.node.batch_context import part_name, work_for_this_batch
 from aggloom.runtime.spark.node.pack import Pack
 from aggloom.runtime.spark.node.packed_counts import EventTime
-from aggloom.runtime.spark.node.packed_messages import PackMessages, pack_messages
+from aggloom.runtime.spark.node.packed_messages import COUNTS, PackMessages, pack_messages
 from aggloom.runtime.spark.plan.expressions import spark_arrow, spark_schema
 from aggloom.runtime.spark.plan.metrics import PASSED_OVER, number
 from aggloom.runtime.spark.read.files import METRIC, remember_packed
 from aggloom.runtime.spark.read.messages import remember_keys
 from aggloom.runtime.spark.read.records import CHANGE_COLUMN
+from aggloom.runtime.spark.read.text_source import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    TextBatch,
+    TextStream,
+    load_texts,
+)
 from aggloom.runtime.spark.sessions.session import is_here
 
-try:
-    from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadLimit,
-        ReadMaxRows,
-        SupportsTriggerAvailableNow,
-    )
-except ImportError:  # Spark 4.1 and older ask for all that there is.
-    ReadMaxRows = None
-    SupportsTriggerAvailableNow = object
-
 _WHERE = "read_kafka"
-_RANGES = "ranges"
 TRANSACTION_SOURCE = "aggloom_transactions_"
 """The begin of the names of sources that cut no transaction."""
-_NUMBERS = count(1)
 _LEAST = 10_000
 """Fewer messages are no task of their own."""
 _TASKS = 8
 """Tasks of a batch where a session does not say how many run at once."""
-_COUNTS = ("rows", "files", "refused", "notices")
 _KEPT_FETCHERS = 4
 _FETCHERS: dict[str, MessageFetcher] = {}
 """Clients of this worker, which the next task goes on with."""
@@ -109,43 +98,16 @@ def load_ranges(
 ) -> DataFrame:
     """The ranges of a source's topics as a DataFrame, a row for each task; marks: where they cut no transaction."""
     tasks = spark.sparkContext.defaultParallelism if is_here(spark) else _TASKS
-    data_source = _source_of(source, tasks, marks, where)
-    spark.dataSource.register(data_source)
-    reader = spark.readStream if source.streaming else spark.read
-    return reader.format(data_source.name()).load()
+    prefix = "aggloom_topics_" if marks is None else TRANSACTION_SOURCE
+    stream = partial(RangeStream, source, tasks, marks, where)
+    return load_texts(spark, prefix, stream, partial(RangeBatch, source, tasks), source.streaming)
 
 
 def _sums(names: Sequence[str]) -> list[Column]:
     return [F.sum(name).alias(name) for name in names]
 
 
-def _source_of(
-    source: KafkaSource, tasks: int, marks: TransactionMarks | None, where: str
-) -> type[DataSource]:
-    """A data source of Spark's for some topics: what is registered is a class."""
-
-    number = next(_NUMBERS)
-
-    class Ranges(DataSource):  # type: ignore[misc]
-        """The ranges of topics, a row for each task."""
-
-        @classmethod
-        def name(cls) -> str:
-            return f"{'aggloom_topics_' if marks is None else TRANSACTION_SOURCE}{number}"
-
-        def schema(self) -> str:
-            return f"{_RANGES} STRING"
-
-        def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
-            return RangeStream(source, tasks, marks, where)
-
-        def reader(self, schema: Any) -> DataSourceReader:
-            return RangeBatch(source, tasks)
-
-    return Ranges
-
-
-class RangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+class RangeStream(TextStream):
     """The reading of topics: Spark's log of offsets says the same ranges when a batch runs again.
 
     Up to Spark 4.1 nothing tells the offset that is asked from: it is the last one up to which ranges were asked for,
@@ -204,11 +166,8 @@ class RangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
         of_tables = (each for each in ranges if each.place.topic != self._source.transaction_topic)
         return _tasks_of(of_tables, self._tasks)
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[str]]:
-        yield (partition.value,)
 
-
-class RangeBatch(DataSourceReader):  # type: ignore[misc]
+class RangeBatch(TextBatch):
     """The ranges that there are now, from where the source begins to its end."""
 
     def __init__(self, source: KafkaSource, tasks: int) -> None:
@@ -218,10 +177,6 @@ class RangeBatch(DataSourceReader):  # type: ignore[misc]
         planned = OffsetPlanner(self._source, _WHERE).plan_whole()
         ranges = [OffsetRange(p, at, planned.ends[p]) for p, at in sorted(planned.starts.items())]
         return _tasks_of(ranges, self._tasks)
-
-    def read(self, partition: InputPartition | None) -> Iterator[tuple[str]]:
-        if partition is not None:
-            yield (partition.value,)
 
 
 def _tasks_of(ranges: Iterable[OffsetRange], tasks: int) -> list[InputPartition]:
@@ -304,12 +259,9 @@ class PackRanges:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pack the messages of one task."""
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
         blocks = _fetch_blocks(self.source, batches, self.packing.decoder.topic_facts)
         decoded = ((self.packing.decode(block), texts) for block, texts in blocks)
-        yield from self.packing.pack_decoded(decoded, context.partitionId() if context else 0)
+        yield from self.packing.pack_decoded(decoded)
 
 
 @dataclass(frozen=True)
@@ -325,7 +277,7 @@ class ReadRanges:
         """The columns by number, for a user's name must not meet the change's; then the change and the counts."""
         fields = spark_schema(self.decoder.columns).fields
         columns = [StructField(f"c{at}", field.dataType) for at, field in enumerate(fields)]
-        counts = [StructField(name, LongType()) for name in _COUNTS]
+        counts = [StructField(name, LongType()) for name in COUNTS]
         return StructType([*columns, StructField("change", StringType()), *counts])
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -349,7 +301,7 @@ class ReadRanges:
             # The counts of messages without rows are a row of their own.
             columns, words = [pa.nulls(1, kind) for kind in types], pa.nulls(1, pa.string())
         numbers = [_first_of(each, len(words)) for each in counts]
-        names = [*(f"c{at}" for at in range(len(columns))), "change", *_COUNTS]
+        names = [*(f"c{at}" for at in range(len(columns))), "change", *COUNTS]
         return pa.RecordBatch.from_arrays([*columns, words, *numbers], names=names)
 
 

@@ -22,7 +22,7 @@ from aggloom.runtime.connectors.registry import KNOWN, destination
 from aggloom.runtime.hosting.arguments import check_key_columns, check_path
 from aggloom.runtime.hosting.checkpoint_paths import is_local, local
 from aggloom.runtime.hosting.recent_changes import note_changes
-from aggloom.runtime.spark.api.group_aggregate import check_frame
+from aggloom.runtime.spark.api.inputs import check_frame
 from aggloom.runtime.spark.arguments import check_text, check_trigger
 from aggloom.runtime.spark.failures import explain_failure, start_query, translate_failures
 from aggloom.runtime.spark.plan.lower import find_lowering
