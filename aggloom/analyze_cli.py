@@ -8,7 +8,7 @@ from typing import Literal
 import click
 
 from aggloom.inspect_cli import session_for
-from aggloom.options_cli import SingleOption, debug_option
+from aggloom.options_cli import SingleOption, debug_option, form_option, trust_checkpoint_option
 
 
 @click.command(cls=SingleOption)
@@ -18,12 +18,8 @@ from aggloom.options_cli import SingleOption, debug_option
     is_flag=True,
     help="Leave the heaviest keys out. Reading them starts Spark if the checkpoint is Spark's.",
 )
-@click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
-@click.option(
-    "--trust", is_flag=True, help="Allow the Python source of functions in the checkpoint to run."
-)
+@form_option
+@trust_checkpoint_option
 @debug_option
 def analyze(checkpoint: str, no_state: bool, form: Literal["text", "json"], trust: bool) -> None:
     """Show the plan of CHECKPOINT with rows, changes, time and bytes by node, while its query runs or afterwards.

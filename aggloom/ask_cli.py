@@ -12,14 +12,11 @@ import click
 from aggloom import __version__
 from aggloom.display import FORMS, Form
 from aggloom.errors import SpecError
-from aggloom.options_cli import SingleOption, debug_option, port_option
+from aggloom.options_cli import SingleOption, debug_option, port_option, trust_checkpoint_option
 
 if TYPE_CHECKING:
     from aggloom.runtime.asking.snapshot import Snapshot
 
-_TRUST = click.option(
-    "--trust", is_flag=True, help="Allow the Python source of functions in a checkpoint to run."
-)
 _SECONDS = click.option(
     "--seconds",
     type=click.FloatRange(0, min_open=True),
@@ -44,7 +41,7 @@ _MEMORY = click.option(
 @click.option("--format", "form", type=click.Choice(FORMS), default="table", show_default=True)
 @_SECONDS
 @_MEMORY
-@_TRUST
+@trust_checkpoint_option
 @debug_option
 def ask(
     checkpoint: str,
@@ -119,7 +116,7 @@ def _list_tables(snapshot: Snapshot, form: Form) -> None:
 )
 @_SECONDS
 @_MEMORY
-@_TRUST
+@trust_checkpoint_option
 @debug_option
 def serve(
     checkpoints: tuple[str, ...],

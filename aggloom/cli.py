@@ -26,7 +26,7 @@ from aggloom.inspect_cli import Form, checkpoint_options, show_state, show_why
 from aggloom.interpreted_start import interpret_few_rows
 from aggloom.masking import mask_secrets
 from aggloom.move_cli import move
-from aggloom.options_cli import SingleOption, debug_option, pairs_of
+from aggloom.options_cli import SingleOption, debug_option, form_option, pairs_of, settings_option
 from aggloom.page_cli import report, ui
 from aggloom.pandas_on_demand import put_off_pandas
 from aggloom.project_cli import completion, init
@@ -139,8 +139,8 @@ for _command in (
 @click.option("--rows", type=click.IntRange(1), help="The number of rows of the whole input.")
 @click.option("--keys", type=click.IntRange(1), help="The number of keys, if you know it.")
 @click.option("--buckets", type=click.IntRange(1), help="As in group_aggregate.")
-@click.option("--set", "settings", multiple=True, help="A planner option: OPTION=VALUE.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@settings_option
+@form_option
 @debug_option
 def estimate(
     sql: str,
@@ -200,7 +200,7 @@ def sample(directory: Path) -> None:
     type=click.Choice(MODES),
     help="One change for a key in a batch (default), or one for every row.",
 )
-@click.option("--set", "settings", multiple=True, help="A planner option: OPTION=VALUE.")
+@settings_option
 @click.option("--continuous", is_flag=True, help="Wait for more files instead of stopping.")
 @click.option(
     "--keep-open",

@@ -8,7 +8,7 @@ from typing import Literal
 import click
 
 from aggloom.inspect_cli import read_key
-from aggloom.options_cli import SingleOption, debug_option
+from aggloom.options_cli import SingleOption, debug_option, form_option, settings_option
 
 
 @click.command(cls=SingleOption)
@@ -24,10 +24,8 @@ from aggloom.options_cli import SingleOption, debug_option
 @click.option("--sql", help="The query, if the checkpoint does not contain its job.")
 @click.option("--table", "tables", multiple=True, help="Its tables, as in `aggloom run`.")
 @click.option("--sink", help="Its sink, as in `aggloom run`.")
-@click.option("--set", "settings", multiple=True, help="A planner option: OPTION=VALUE.")
-@click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
+@settings_option
+@form_option
 @debug_option
 def forget(
     checkpoint: str,

@@ -8,6 +8,8 @@ from typing import Any, Literal, TypeVar
 
 import click
 
+from aggloom.options_cli import trust_checkpoint_option
+
 Form = Literal["text", "json"]
 Command = TypeVar("Command", bound=Callable[..., object])
 _QUOTES = "'\""
@@ -42,11 +44,7 @@ def checkpoint_options(command: Command) -> Command:
             show_default=True,
             help="Tables, or the same as data.",
         ),
-        click.option(
-            "--trust",
-            is_flag=True,
-            help="Allow the Python source of functions in the checkpoint to run.",
-        ),
+        trust_checkpoint_option,
     ]
     for option in reversed(options):
         command = option(command)

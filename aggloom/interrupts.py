@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 PATIENCE_SECONDS = 3.0
@@ -54,12 +54,7 @@ class Interrupts:
         if self.asked.is_set():
             raise KeyboardInterrupt
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._left.set()
         self._again.set()
         if self._ours:

@@ -47,11 +47,18 @@ def debug_option(command: Command) -> Command:
     return switch(command)
 
 
-def trust_option() -> Callable[[Command], Command]:
-    """The switch by which Python source that comes with a spec may run."""
-    return click.option(
-        "--trust", is_flag=True, help="Allow the Python source of functions in the spec to run."
-    )
+trust_option = click.option(
+    "--trust", is_flag=True, help="Allow the Python source of functions in the spec to run."
+)
+trust_checkpoint_option = click.option(
+    "--trust", is_flag=True, help="Allow the Python source of functions in the checkpoint to run."
+)
+form_option = click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+settings_option = click.option(
+    "--set", "settings", multiple=True, help="A planner option: OPTION=VALUE."
+)
 
 
 def spec_options(command: Command) -> Command:
@@ -74,7 +81,7 @@ def spec_options(command: Command) -> Command:
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
             help="A spec file, instead of --sql and --schema.",
         ),
-        trust_option(),
+        trust_option,
         click.option(
             "--backend",
             type=click.Choice(BACKENDS),

@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from aggloom.inspect_cli import read_key
-from aggloom.options_cli import SingleOption, debug_option, port_option
+from aggloom.options_cli import SingleOption, debug_option, port_option, trust_checkpoint_option
 
 if TYPE_CHECKING:
     from aggloom.runtime.page import Checkpoints
 
 _CHECKPOINTS = click.argument("checkpoints", nargs=-1)
-_TRUST = click.option(
-    "--trust", is_flag=True, help="Allow the Python source of functions in a checkpoint to run."
-)
 
 
 @click.command(cls=SingleOption)
@@ -29,7 +26,7 @@ _TRUST = click.option(
     help="The address to listen on; any other than the default shows the page to others.",
 )
 @click.option("--open", "opens", is_flag=True, help="Show the page in a browser.")
-@_TRUST
+@trust_checkpoint_option
 @debug_option
 def ui(checkpoints: tuple[str, ...], port: int, host: str, opens: bool, trust: bool) -> None:
     """Serve a page about checkpoints, live while their queries run, and metrics for Prometheus at /metrics.
@@ -73,7 +70,7 @@ def ui(checkpoints: tuple[str, ...], port: int, host: str, opens: bool, trust: b
     is_flag=True,
     help="Leave the state out. Reading it starts Spark if the checkpoint is Spark's.",
 )
-@_TRUST
+@trust_checkpoint_option
 @debug_option
 def report(
     checkpoints: tuple[str, ...], output: Path, keys: tuple[str, ...], no_state: bool, trust: bool

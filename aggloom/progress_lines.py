@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import TextIO
 
 import aggloom.runtime
@@ -59,12 +58,7 @@ class ProgressLines:
         threading.Thread(target=self._tick, daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
 
     def _tick(self) -> None:

@@ -240,7 +240,7 @@ def describe_batch(report: BatchReport, first: bool) -> str:
     rows, seconds = sum(report.rows.values()), sum(report.seconds.values())
     # The first batch of a run compiles what is new; its rate would tell of that.
     rate = "with the start" if first else f"{int(rows / max(seconds, 1e-6)):,} rows/s"
-    waiting = "".join(f", {n:,} {unit} waiting" for unit, n in report.waiting.items() if n)
+    waiting = "".join(f", {n:,} {unit} waiting" for unit, n in report.backlog.items() if n)
     return (
         f"batch {report.batch}: {rows:,} rows in {seconds:.3g} s ({rate}), {report.counts.rows:,} rows so far"
         f"{waiting}, state {report.counts.state_bytes / 2**20:.1f} MB"

@@ -22,7 +22,7 @@ from aggloom.codegen.spec.choices import (
 )
 from aggloom.display import FORMS, Form
 from aggloom.errors import AggloomError
-from aggloom.options_cli import SingleOption, debug_option, pairs_of
+from aggloom.options_cli import SingleOption, debug_option, pairs_of, settings_option
 from aggloom.text_file import read_text
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ _WORDS = (
     "--session", is_flag=True, help="Start a local Spark, for expressions that only it evaluates."
 )
 @click.option("--changelog", is_flag=True, help="Show the changes of results instead of tables.")
-@click.option("--set", "settings", multiple=True, help="A planner option: OPTION=VALUE.")
+@settings_option
 @click.option("--keep-going", is_flag=True, help="Continue after a statement that fails.")
 @debug_option
 def sql_shell(

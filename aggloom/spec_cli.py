@@ -60,7 +60,7 @@ def generate(
 @click.argument(
     "modules", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
-@trust_option()
+@trust_option
 @debug_option
 def refresh(modules: tuple[Path, ...], trust: bool) -> None:
     """Write modules that have a name again, each from its own spec, as after an upgrade."""

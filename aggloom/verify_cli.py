@@ -9,7 +9,14 @@ from typing import Any
 import click
 
 from aggloom.inspect_cli import Form, session_for
-from aggloom.options_cli import SingleOption, debug_option, pairs_of
+from aggloom.options_cli import (
+    SingleOption,
+    debug_option,
+    form_option,
+    pairs_of,
+    settings_option,
+    trust_checkpoint_option,
+)
 
 
 @click.command(cls=SingleOption)
@@ -18,7 +25,7 @@ from aggloom.options_cli import SingleOption, debug_option, pairs_of
 @click.option("--sql", help="The query, if the checkpoint does not contain its job.")
 @click.option("--table", "tables", multiple=True, help="Its tables, as in `aggloom run`.")
 @click.option("--sink", help="Its sink, as in `aggloom run`.")
-@click.option("--set", "settings", multiple=True, help="A planner option: OPTION=VALUE.")
+@settings_option
 @click.option(
     "--limit",
     type=click.IntRange(0),
@@ -26,12 +33,8 @@ from aggloom.options_cli import SingleOption, debug_option, pairs_of
     show_default=True,
     help="How many differences to show.",
 )
-@click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
-@click.option(
-    "--trust", is_flag=True, help="Allow the Python source of functions in the checkpoint to run."
-)
+@form_option
+@trust_checkpoint_option
 @debug_option
 @click.pass_context
 def verify(

@@ -64,13 +64,13 @@ class FileInput:
         self._most_files = next((int(caps[name]) for name in _FILES if caps.get(name)), None)
         self._most_bytes = int(caps.get(_BYTES) or _MOST_BYTES)
         self._log = FileLog(root, scan.table, position)
-        self.waiting: dict[str, int] = {}
+        self.backlog: dict[str, int] = {}
         self._warn_changed()
 
     def plan(self, batch: int, position: Any) -> Any:
         """The range of the next batch; None if no file is new. Raises FileOrderError."""
         new = listed = self._list_new(batch)
-        self.waiting = {}
+        self.backlog = {}
         if not new:
             return None
         # Before the note is written: a file that came out of order must not become part of a batch.
@@ -78,7 +78,7 @@ class FileInput:
             check_name_order(self._table, (each.path for each in new), self._log.known)
         else:
             new = self._cap(new)
-        self.waiting = {"files": len(listed) - len(new)}
+        self.backlog = {"files": len(listed) - len(new)}
         self._log.add(batch, new)
         return batch
 

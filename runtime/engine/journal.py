@@ -30,7 +30,7 @@ class BatchReport:
     """A batch that is committed.
 
     at: when it was planned, in milliseconds. rows: that it has read, by table. seconds: by part of its run. watermark:
-    after it, in milliseconds. waiting: what is known to wait in the sources, by unit. operators: their counts by place,
+    after it, in milliseconds. backlog: what is known to wait in the sources, by unit. operators: their counts by place,
     as 0.1. counts: of the run so far. node_seconds: that each stateful node has taken in it.
     """
 
@@ -40,7 +40,7 @@ class BatchReport:
     changes: int
     seconds: Mapping[str, float]
     watermark: int
-    waiting: Mapping[str, int]
+    backlog: Mapping[str, int]
     operators: Mapping[str, OperatorCounts]
     counts: Counts
     node_seconds: Mapping[int, float] = field(default_factory=dict)
@@ -125,7 +125,7 @@ class LocalJournal:
             "took": took,
             "ms": parts,
             "watermark": report.watermark if known else None,
-            "lag": dict(report.waiting),
+            "lag": dict(report.backlog),
             "sources": [
                 {"name": _mask_name(name), "rows": rows} for name, rows in report.rows.items()
             ],

@@ -29,7 +29,7 @@ class LakeInput:
             raise other_source(scan.table, position)
         self._lake, self._scan, self._where, self._most = lake, scan, where, most
         self.ends = ends
-        self.waiting: dict[str, int] = {}
+        self.backlog: dict[str, int] = {}
         self._last: int | None = None
 
     def plan(self, batch: int, position: Any) -> Any:
@@ -43,7 +43,7 @@ class LakeInput:
         if end == start and position is not None:
             return None
         if self._last is not None:
-            self.waiting = {"versions": max(0, self._last - int(end["version"]))}
+            self.backlog = {"versions": max(0, self._last - int(end["version"]))}
         # A first range may have no version: from then on the position says where reading begins.
         return {"from": start, "to": end}
 

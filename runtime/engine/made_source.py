@@ -30,7 +30,7 @@ class MadeRows:
             raise other_source(scan.table, position)
         self._table, self._rate, self._digits = scan.table, source.rows_per_second, scan.digits
         self._maker = RowMaker(source, scan.schema, f"table {scan.table}")
-        self.waiting: dict[str, int] = {}
+        self.backlog: dict[str, int] = {}
         self._first = self._next = int(position or 0)
         self._begun: float | None = None
 

@@ -315,10 +315,10 @@ class LocalQuery:
         self, plan: BatchPlan, read: Mapping[str, int], changes: int, laps: Laps
     ) -> None:
         """Note a batch that is committed in the journal."""
-        waiting = dict[str, int]()
+        backlog = dict[str, int]()
         for source in self._sources.values():
-            for unit, number in source.waiting.items():
-                waiting[unit] = waiting.get(unit, 0) + number
+            for unit, number in source.backlog.items():
+                backlog[unit] = backlog.get(unit, 0) + number
         watermark, operators = self._watermarks.current, self._totals.operators()
         counts = self._totals.sum_counts(watermark, operators)
         self.journal.note(
@@ -329,7 +329,7 @@ class LocalQuery:
                 changes=changes,
                 seconds=laps.seconds,
                 watermark=watermark,
-                waiting=waiting,
+                backlog=backlog,
                 operators=operators,
                 counts=counts,
                 node_seconds=self._host.node_seconds,

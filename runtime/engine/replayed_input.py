@@ -42,7 +42,7 @@ class ReplayedInput:
         self._source, self._ranges = source, ranges
 
     @property
-    def waiting(self) -> Mapping[str, int]:
+    def backlog(self) -> Mapping[str, int]:
         """Nothing waits: how much is read is known."""
         return {}
 

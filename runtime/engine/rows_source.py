@@ -23,7 +23,7 @@ class RowsInput:
     ends = True
 
     def __init__(self, scan: Scan, rows: Any, position: int | None) -> None:
-        self.waiting: dict[str, int] = {}
+        self.backlog: dict[str, int] = {}
         self._batch, self._kinds = scanned_rows(rows, None, scan)
         if (position or 0) > self._batch.num_rows:
             raise CheckpointError(
@@ -35,7 +35,7 @@ class RowsInput:
         """The range of the next batch: the first row and the one behind the last; None if there is none."""
         start = int(position or 0)
         end = min(start + _ROWS, self._batch.num_rows)
-        self.waiting = {"rows": self._batch.num_rows - end}
+        self.backlog = {"rows": self._batch.num_rows - end}
         return [start, end] if end > start else None
 
     def read(self, planned: Any) -> Iterator[Read]:

@@ -29,9 +29,9 @@ class SideInput:
         return self._source.ends
 
     @property
-    def waiting(self) -> Mapping[str, int]:
+    def backlog(self) -> Mapping[str, int]:
         """The input that the last plan has left for later batches."""
-        return self._source.waiting
+        return self._source.backlog
 
     def plan(self, batch: int, position: Any) -> Any:
         """The range of the next batch; None if nothing is new."""

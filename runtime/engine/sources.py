@@ -20,7 +20,7 @@ class Source(Protocol):
         """True if no row is expected after those that are there."""
 
     @property
-    def waiting(self) -> Mapping[str, int]:
+    def backlog(self) -> Mapping[str, int]:
         """The input that the last plan has left for later batches, by its unit: files, bytes or offsets."""
 
     def plan(self, batch: int, position: Any) -> Any:

@@ -116,7 +116,7 @@ class LocalStateReader:
                 return self._opened.setdefault(numbers[-1], _OpenedBatch(self._root, numbers[-1]))
             except FileNotFoundError as gone:
                 if numbers[-1] == last:
-                    raise self._missing(gone) from None
+                    raise self._refuse_missing(gone) from None
                 last = numbers[-1]
         raise CheckpointError(
             f"{self.path}: its query commits faster than its files can be opened. Ask again, or stop the query."
@@ -129,13 +129,13 @@ class LocalStateReader:
                 self._opened[batch] = _OpenedBatch(self._root, batch)
             except FileNotFoundError as gone:
                 if batch in self._numbers():
-                    raise self._missing(gone) from None
+                    raise self._refuse_missing(gone) from None
                 raise CheckpointError(
                     f"{self.path}: batch {batch} is not there any more, since the query went on. {self.retention}"
                 ) from None
         return self._opened[batch]
 
-    def _missing(self, gone: FileNotFoundError) -> Exception:
+    def _refuse_missing(self, gone: FileNotFoundError) -> Exception:
         name = Path(str(gone.filename))
         return corrupt(f"{self.path}: {name.parent.name}/{name.name} is missing")
 

@@ -44,7 +44,7 @@ class TopicInput:
             self._planner = GroupedPlanner(group, scan.table, source.topics, self._end_topic)
         self._fetcher = MessageFetcher(source, self._where, self._reader.topic_facts)
         self._most = source.max_messages_per_trigger or MOST_MESSAGES
-        self.waiting: dict[str, int] = {}
+        self.backlog: dict[str, int] = {}
         self._planner.check_ids(self._ids_of(position))
         self._note_position(position)
 
@@ -59,7 +59,7 @@ class TopicInput:
             self._planner.stop_here()
         known = self._offsets_of(position)
         planned = self._planner.plan(known, self._ids_of(position), self._most)
-        self.waiting = {} if planned.last == planned.starts else {"offsets": planned.backlog}
+        self.backlog = {} if planned.last == planned.starts else {"offsets": planned.backlog}
         if planned.ends == planned.starts and (position is not None or not planned.starts):
             return None
         # A first range may have no message: from then on the position says where reading begins.
