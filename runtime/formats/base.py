@@ -222,6 +222,10 @@ class Format(ABC):
             )
         return self.update(before, after)
 
+    def insert(self, row: Values) -> Change:
+        """Return the change of a new row; by keys it may replace one, so that it is an upsert."""
+        return UPDATE_AFTER if self.key_places else INSERT, row
+
     def delete(self, before: Values) -> Change:
         """Return the change of a deletion: the row; by keys, no more than its key counts."""
         return DELETE, before

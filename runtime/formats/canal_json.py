@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from aggloom.runtime.formats.base import (
-    INSERT,
-    UPDATE_AFTER,
     WHOLE_ROW,
     Change,
     Fact,
@@ -68,8 +66,7 @@ class CanalJson(CapturedJson):
             return [change for row, was in pairs for change in self._update(row, was)]
         if kind == "DELETE":
             return [self.delete(self.known_row(row, "`data` ")) for row in data]
-        rows = [self.rows.row(row, "`data` ") for row in data]
-        return [(UPDATE_AFTER if self.key_places else INSERT, row) for row in rows]
+        return [self.insert(self.rows.row(row, "`data` ")) for row in data]
 
     def _update(self, row: Any, was: Any) -> list[Change]:
         if self.settings.partial:

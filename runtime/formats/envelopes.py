@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from aggloom.runtime.formats.base import (
-    INSERT,
-    UPDATE_AFTER,
     WHOLE_ROW,
     Change,
     Format,
@@ -72,7 +70,7 @@ class Envelopes:
         if after is None:
             raise Unreadable("`after` is missing")
         if op != "u":
-            return [(INSERT if not self.key_places else UPDATE_AFTER, self._after(after, readers))]
+            return [self.format.insert(self._after(after, readers))]
         if self.settings.partial:
             row = self._partial(after, before, message, readers)
             return self.format.partial_update(self._before(before, readers), row)

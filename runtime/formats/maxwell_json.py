@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from aggloom.runtime.formats.base import (
-    INSERT,
-    UPDATE_AFTER,
     WHOLE_ROW,
     Change,
     Fact,
@@ -53,4 +51,4 @@ class MaxwellJson(CapturedJson):
         row = self.rows.row(data, "`data` ", fix=WHOLE_ROW if kind == "update" else "")
         if kind == "update":
             return self.update(before(self.rows, data, content.get("old"), "`data` "), row)
-        return [(UPDATE_AFTER if self.key_places else INSERT, row)]
+        return [self.insert(row)]

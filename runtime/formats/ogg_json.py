@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from aggloom.runtime.formats.base import (
-    INSERT,
-    UPDATE_AFTER,
     WHOLE_ROW,
     Change,
     Fact,
@@ -49,8 +47,7 @@ class OggJson(CapturedJson):
         if new is None:
             raise Unreadable("`after` is missing")
         if kind == "I":
-            row = self.rows.row(new, "`after` ")
-            return [(UPDATE_AFTER if self.key_places else INSERT, row)]
+            return [self.insert(self.rows.row(new, "`after` "))]
         if not isinstance(new, Object):
             raise Unreadable("`after` is no object")
         if isinstance(old, Object):

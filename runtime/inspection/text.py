@@ -171,13 +171,14 @@ def _lines(change: KeyChange) -> Iterator[tuple[str, ...]]:
         window = "" if effect.window is None else _window_text(effect.window)
         sides = zip((effect.before, effect.after), effect.records, strict=True)
         before, after = (
-            (NOT_THERE if row is None else fields_of(row)) + _records_text(count)
+            (NOT_THERE if row is None else fields_of(row)) + records_text(count)
             for row, count in sides
         )
         yield change.kind, row_text, window, before, after
 
 
-def _records_text(count: int | None) -> str:
+def records_text(count: int | None) -> str:
+    """How many records a state is of, as it stands behind the state."""
     # No text for zero rows either: `not there` says it already.
     return f" ({count:,} record{'' if count == 1 else 's'})" if count else ""
 
@@ -209,7 +210,7 @@ def part_text(part: PartContents) -> str:
     """Describe on a line what is held of a key."""
     window = "" if part.window is None else f"{_window_text(part.window)} "
     result = "no result" if part.results is None else fields_of(part.results)
-    return f"{window}{result}{_records_text(part.records)}"
+    return f"{window}{result}{records_text(part.records)}"
 
 
 def _window_text(window: tuple[Any, Any]) -> str:

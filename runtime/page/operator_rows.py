@@ -89,7 +89,7 @@ def find_figures(plan: Mapping[str, Any], history: History) -> dict[str, list[st
         counts = history.operators.get(place)
         if counts is None:
             continue
-        rows, changes = (count(_int(counts, name)) for name in ("rows", "changes"))
+        rows, changes = (count(int_of(counts, name)) for name in ("rows", "changes"))
         lines[number] = [f"{rows} rows in, {changes} changes out", _describe_held(counts)]
         spent = node_ms(history, place)
         if spent is not None:
@@ -119,8 +119,8 @@ def _list_cells(
         name,
         (", ".join(operator.keys) or "()") if operator else NOTHING,
         (", ".join(operator.calls) or NOTHING) if operator else NOTHING,
-        *(count(_int(counts, each)) if counts else NOTHING for each in _COUNTED),
-        size(_int(counts, "state_bytes")) if counts else NOTHING,
+        *(count(int_of(counts, each)) if counts else NOTHING for each in _COUNTED),
+        size(int_of(counts, "state_bytes")) if counts else NOTHING,
         duration(node_ms(history, place)),
         draw_share(shares.get(place.partition(".")[0])),
     ]
@@ -137,13 +137,14 @@ def draw_share(share: float | None) -> str | Markup:
 
 
 def _describe_held(counts: Mapping[str, Any]) -> str:
-    parts = [f"{counts[word]:,} {word}" for word in ("keys", "windows") if _int(counts, word)]
+    parts = [f"{counts[word]:,} {word}" for word in ("keys", "windows") if int_of(counts, word)]
     buckets = counts.get("buckets")
     counted, of = buckets if isinstance(buckets, list) and len(buckets) == 2 else (0, 0)
     part = "" if counted == of else f" (in the {counted} of {of} buckets that this run has read)"
-    return f"holds {', '.join([*parts, size(_int(counts, 'state_bytes'))])}{part}"
+    return f"holds {', '.join([*parts, size(int_of(counts, 'state_bytes'))])}{part}"
 
 
-def _int(counts: Mapping[str, Any], name: str) -> int:
+def int_of(counts: Mapping[str, Any], name: str) -> int:
+    """A number of a journal; 0 where it is missing or none."""
     value = counts.get(name)
     return value if type(value) is int and abs(value) < 1 << 63 else 0

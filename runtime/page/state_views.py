@@ -12,7 +12,7 @@ from markupsafe import Markup
 from aggloom.runtime.inspection import KeyState, OperatorState, Why
 from aggloom.runtime.inspection.facts import KeyBundle, PartContents
 from aggloom.runtime.inspection.heaviest import HeldWindow, KeyWeight
-from aggloom.runtime.inspection.text import view_text
+from aggloom.runtime.inspection.text import records_text, view_text
 from aggloom.runtime.inspection.weight import KeyFinding, WeighedOperator
 from aggloom.runtime.page.charts import windows
 from aggloom.runtime.page.formatting import count, moment, row, size, value
@@ -137,7 +137,7 @@ def part_text(part: PartContents) -> str:
     """Describe on a line what is held of a key."""
     window = "" if part.window is None else f"{_window(part.window)} "
     result = "no result" if part.results is None else row(part.results)
-    return f"{window}{result}{_records(part.records)}"
+    return f"{window}{result}{records_text(part.records)}"
 
 
 def _part(part: PartContents) -> dict[str, Any]:
@@ -174,7 +174,7 @@ def _bundle(bundle: KeyBundle, changes: Sequence[Any]) -> dict[str, Any]:
                 rows.append([change.kind, row(change.row), "", "", change.note or "no change"])
                 continue
             sides = zip((effect.before, effect.after), effect.records, strict=True)
-            before, after = (row(each) + _records(number) for each, number in sides)
+            before, after = (row(each) + records_text(number) for each, number in sides)
             window = "" if effect.window is None else _window(effect.window)
             rows.append([change.kind, row(change.row), window, before, after])
     columns = [(name, "") for name in ("change", "row", "window", "before", "after")]
@@ -226,10 +226,6 @@ def _list_windows(parts: Sequence[PartContents]) -> list[HeldWindow]:
 
 def _window(window: tuple[Any, Any]) -> str:
     return f"[{value(window[0])}, {value(window[1])})"
-
-
-def _records(number: int | None) -> str:
-    return f" ({number:,} record{'' if number == 1 else 's'})" if number else ""
 
 
 def _cell(item: Any) -> Any:

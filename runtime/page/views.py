@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
 
 from aggloom.runtime.hosting.checkpoint_paths import is_local, local
 from aggloom.runtime.page.analysis import TableClock
@@ -28,6 +27,7 @@ from aggloom.runtime.page.operator_rows import (
     Columns,
     OperatorRow,
     find_figures,
+    int_of,
     list_columns,
     list_links,
     list_operators,
@@ -215,7 +215,7 @@ def _facts(history: History) -> list[tuple[str, str]]:
         }
         facts += [(words, count(total[name])) for words, name in dropped.items() if total.get(name)]
         counts = list(history.operators.values())
-        facts.append(("live state", size(sum(_int(each, "state_bytes") for each in counts))))
+        facts.append(("live state", size(sum(int_of(each, "state_bytes") for each in counts))))
         if history.stores:
             stored = sum(each.get("memory", 0) for each in history.stores)
             facts.append(("state stores", size(stored)))
@@ -272,8 +272,3 @@ def _phases(phases: Mapping[str, int]) -> str:
 
 def _unit(unit: str, number: int | None) -> str:
     return size(number) if unit == "bytes" else count(number)
-
-
-def _int(counts: Mapping[str, Any], name: str) -> int:
-    value = counts.get(name)
-    return value if type(value) is int and abs(value) < 1 << 63 else 0
