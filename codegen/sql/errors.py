@@ -18,7 +18,7 @@ from aggloom.masking import mask_secrets
 
 _Error = TypeVar("_Error", bound=AggloomError)
 Span = tuple[int, int]
-"""Where a piece of the text starts and ends (exclusive)."""
+"""The start and the end (exclusive) of a piece of the text."""
 Place: TypeAlias = exp.Expression | Span | Callable[[str], Span | None] | None
 """A piece of the query: a node of its syntax tree, where its text starts and ends (exclusive), or a search for that."""
 
