@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
-
 from aggloom.codegen.planner import Scan
 from aggloom.runtime.engine.sources import other_source
 from aggloom.runtime.lakes.pieces import Lake, Offset
 from aggloom.runtime.local.message_reader import Read
+from aggloom.runtime.values.batches import make_batch
 from aggloom.runtime.values.changelog import parse_kinds
 
 
@@ -56,13 +55,7 @@ class LakeInput:
             for rows, words in self._lake.rows(piece):
                 kinds = parse_kinds(words, self._where)
                 columns = [rows.column(name) for name in schema.names]
-                if not columns:
-                    none = pa.array([{}] * rows.num_rows, pa.struct([]))
-                    yield pa.RecordBatch.from_struct_array(none), kinds, [], 0
-                    continue
-                pairs = zip(columns, schema.types, strict=True)
-                fitted = [c if c.type == dtype else c.cast(dtype) for c, dtype in pairs]
-                yield pa.RecordBatch.from_arrays(fitted, schema=schema), kinds, [], 0
+                yield make_batch(columns, schema, rows.num_rows), kinds, [], 0
 
     def end(self, planned: Any) -> Any:
         """The position after a range."""

@@ -29,6 +29,7 @@ from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.counts import Tally
 from aggloom.runtime.operators.fragment import Fragment, FragmentSpec
 from aggloom.runtime.operators.steps import MANY_ROWS, Rows, concat_changes, no_rows, split
+from aggloom.runtime.values.batches import make_batch
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
 _ROW_BYTES = 64
@@ -244,14 +245,9 @@ class DurableBucket:
 def _cast_bundle(bundle: InputBatch, schema: pa.Schema) -> InputBatch:
     """The bundle in the names and types of its input: the log has no others, and what is replayed is what has run."""
     batch = bundle.batch
-    # Without columns `from_arrays` would lose the number of rows.
     if batch.schema.equals(schema) or not schema.names:
         return bundle
-    columns = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(batch.columns, schema, strict=True)
-    ]
-    return bundle._replace(batch=pa.RecordBatch.from_arrays(columns, schema=schema))
+    return bundle._replace(batch=make_batch(batch.columns, schema, batch.num_rows))
 
 
 def _count_rows(bundles: Bundles) -> int:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.runtime.storage.arena import MAGIC
+from aggloom.runtime.values.batches import empty_columns
 from aggloom.runtime.values.changelog import Kinds
 from aggloom.runtime.values.scalars import buffer_of
 
@@ -42,11 +43,6 @@ def split_kinds(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Kinds]:
         else empty_columns(batch.num_rows)
     )
     return bare, buffer_of(batch.column(width), np.int8)
-
-
-def empty_columns(rows: int) -> pa.RecordBatch:
-    """A batch of no columns that still has rows, as COUNT(*) without keys reads it."""
-    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
 
 
 def write_blob(

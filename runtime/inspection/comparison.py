@@ -20,6 +20,7 @@ from aggloom.runtime.inspection.stored import BucketFiles, StateReader
 from aggloom.runtime.inspection.text import NOT_THERE, part_text, view_text
 from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.operators.fragment import Fragment
+from aggloom.runtime.values.batches import empty_columns
 from aggloom.runtime.values.row_difference import row_difference
 
 _VALUES = 20
@@ -152,7 +153,7 @@ def _distinct_keys(operators: Sequence[Operator], schema: pa.Schema) -> pa.Recor
     """The keys that any of the operators holds, each once."""
     if not schema.names:
         rows = int(any(operator.keys for operator in operators))
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+        return empty_columns(rows)
     # By text: NaN is not equal to itself, and a list cannot be the key of a dict.
     rows_by_key: dict[Any, Row] = {}
     for operator in operators:

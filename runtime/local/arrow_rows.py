@@ -11,6 +11,7 @@ import pyarrow as pa
 from aggloom.codegen import type_name
 from aggloom.errors import DataError, TypeMismatchError, UnknownColumnError, nearest
 from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.batches import empty_columns
 from aggloom.runtime.values.change_column import ChangeWords
 from aggloom.runtime.values.changelog import parse_kinds
 from aggloom.runtime.values.markers import MARKER_HINT
@@ -70,9 +71,8 @@ def arrow_rows(
         codes = parse_kinds(_whole(table.column(change_places[0][1])), where)
     else:
         codes = np.zeros(rows, np.int8) if kinds is None else _codes(kinds, rows, where)
-    # Arrow takes the number of rows from the columns, and would make no rows without any.
     if not columns:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([]))), codes
+        return empty_columns(rows), codes
     return pa.RecordBatch.from_arrays(columns, schema=schema), codes
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from aggloom.display import html_table
 from aggloom.runtime.handlers.columns import rows_to_batch
+from aggloom.runtime.values.batches import empty_columns
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS
 
 if TYPE_CHECKING:
@@ -29,9 +30,8 @@ class RowTable(list[tuple[Any, ...]]):
 
     def to_arrow(self) -> pa.Table:
         """The rows as a table of Arrow, in the types of the query."""
-        # Rows without columns still have a number, which only an array of structs can carry.
         if not self.schema.names:
-            return pa.Table.from_struct_array(pa.array([{}] * len(self), pa.struct([])))
+            return pa.Table.from_batches([empty_columns(len(self))])
         return pa.Table.from_batches([rows_to_batch(list(self), self.schema)])
 
     def to_pandas(self) -> pd.DataFrame:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from aggloom.runtime.operators.workers import ALONE, Workers
 from aggloom.runtime.values import scalars
+from aggloom.runtime.values.batches import empty_columns
 from aggloom.runtime.values.changelog import Kinds
 from aggloom.runtime.values.key_hash import key_hashes, sort_by_bucket
 
@@ -101,6 +102,5 @@ def concat_changes(parts: Sequence[Rows], schema: pa.Schema) -> Rows:
         return no_rows(schema)
     kinds = np.concatenate([kinds for _, kinds in parts])
     if not schema.names:
-        # A batch without columns still has a number of rows.
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * len(kinds), pa.struct([]))), kinds
+        return empty_columns(len(kinds)), kinds
     return pa.concat_batches([batch for batch, _ in parts]), kinds

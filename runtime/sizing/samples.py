@@ -18,6 +18,7 @@ from aggloom.errors import (
     nearest,
 )
 from aggloom.runtime.operators.steps import Rows
+from aggloom.runtime.values.batches import empty_columns
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, parse_kinds
 
 
@@ -66,8 +67,7 @@ def rows_of(name: str, samples: Mapping[str, pa.Table], schema: pa.Schema) -> Ro
         kinds = parse_kinds(table.column(change), f"estimate: the sample of {name!r}")
     if not columns:
         # A query such as COUNT(*) reads no column, only rows.
-        empty = pa.array([{}] * table.num_rows, pa.struct([]))
-        return pa.RecordBatch.from_struct_array(empty), kinds
+        return empty_columns(table.num_rows), kinds
     return pa.RecordBatch.from_arrays(columns, schema=schema), kinds
 
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from aggloom.errors import InputFormatError, MissingFileError
 from aggloom.runtime.connectors.delta.table import BEGIN_ANEW, CHANGE, DeltaPlace
 from aggloom.runtime.lakes.pieces import File, Piece
+from aggloom.runtime.values.batches import empty_columns
 
 Rows = Iterator[tuple[pa.RecordBatch, pa.Array]]
 _BATCH = 65_536
@@ -124,9 +125,8 @@ def _cast(place: DeltaPlace, batch: pa.RecordBatch, schema: pa.Schema) -> pa.Rec
             raise InputFormatError(
                 f"{place.where}: column {field.name!r} is {column.type} in a file, not {field.type}: {error}"
             ) from error
-    # A batch without columns keeps its number of rows only as one of empty structs.
     if not columns:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
+        return empty_columns(batch.num_rows)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

@@ -17,6 +17,7 @@ from aggloom.runtime.connectors.iceberg.options import IcebergSource
 from aggloom.runtime.connectors.iceberg.table import IcebergPlace, iceberg_columns
 from aggloom.runtime.lakes.pieces import File, Offset, Piece, by_size
 from aggloom.runtime.lakes.types import choose_columns
+from aggloom.runtime.values.batches import make_batch
 from aggloom.runtime.values.markers import check_markers
 
 CHANGE = "_change_type"
@@ -145,12 +146,12 @@ class IcebergLake:
                     yield self._to_changes(batch, piece)
 
     def _to_changes(self, batch: pa.RecordBatch, piece: Piece) -> tuple[pa.RecordBatch, pa.Array]:
-        columns = [batch.column(f.name).cast(f.type) for f in self.schema]
+        columns = [batch.column(name) for name in self.schema.names]
         if self.changelog:
             words = batch.column(CHANGE).cast(pa.string())
         else:
             words = pa.repeat(pa.scalar("delete" if piece.retracts else "insert"), batch.num_rows)
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema), words
+        return make_batch(columns, self.schema, batch.num_rows), words
 
     def _pieces(self, table: Any, snapshot: Any) -> list[Piece]:
         """Return the pieces that a snapshot changes."""

@@ -19,6 +19,7 @@ from aggloom.runtime.operators.join.stored_rows import Stored
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.storage.allocation import require_memory
 from aggloom.runtime.storage.arena import Array, NumberArray, SelectionArray
+from aggloom.runtime.values.batches import empty_columns
 from aggloom.runtime.values.changelog import INSERT, UPDATE_BEFORE, Kinds
 
 Columns = list[Array]
@@ -113,10 +114,7 @@ class JoinOutput:
             column_of |= zip(names, side.bag.rows.gather_columns(own, places), strict=True)
         arrays = [column_of[name] for name in self.settings.columns]
         if not arrays:
-            return (
-                pa.RecordBatch.from_struct_array(pa.array([{}] * len(kinds), pa.struct([]))),
-                kinds,
-            )
+            return empty_columns(len(kinds)), kinds
         return pa.RecordBatch.from_arrays(arrays, schema=self.settings.result), kinds
 
     def cancel_rows(self, rows: J) -> J:

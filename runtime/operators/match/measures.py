@@ -13,6 +13,7 @@ from aggloom.runtime.operators.match.search import Matches
 from aggloom.runtime.operators.match.settings import MatchSettings, MeasureColumn
 from aggloom.runtime.operators.over.sliding import slide
 from aggloom.runtime.storage.arena import Array, NumberArray
+from aggloom.runtime.values.batches import empty_columns
 
 
 @dataclass(frozen=True)
@@ -156,9 +157,9 @@ def _handler_rows(
         filters[name] if name in filters else matched.batch.column(name).take(rows)
         for name in schema.names
     ]
-    # A batch made of no arrays has no rows, and COUNT(*) reads no column.
+    # COUNT(*) reads no column.
     if not arrays:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
+        return empty_columns(len(rows))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

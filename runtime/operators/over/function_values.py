@@ -15,6 +15,7 @@ from aggloom.runtime.operators.over.settings import OverSettings
 from aggloom.runtime.operators.over.sliding import slide
 from aggloom.runtime.state.sorted_rows import SortedRows
 from aggloom.runtime.storage.arena import Array, NumberArray, RowIdArray
+from aggloom.runtime.values.batches import empty_columns
 
 
 class Computing:
@@ -102,7 +103,6 @@ class Computing:
     def _inputs(self, rows: SortedRows, ids: RowIdArray) -> pa.RecordBatch:
         """Return the values that the handler reads of rows."""
         if not len(self._read):
-            # A batch without columns has its number of rows from an array of empty structs.
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(ids), pa.struct([])))
+            return empty_columns(len(ids))
         names = self.spec.spec.handler_schema.names if self.spec.spec else []
         return pa.RecordBatch.from_arrays(rows.rows.gather_columns(ids, self._read), names)

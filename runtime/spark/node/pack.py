@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.errors import DataError, UnknownChangeTypeError
-from aggloom.runtime.hosting.blobs import empty_columns
 from aggloom.runtime.spark.node.batch_context import map_partition
 from aggloom.runtime.spark.plan.routes import PackedRow, Packer, Route
 from aggloom.runtime.spark.read.file_names import check_name
+from aggloom.runtime.values.batches import make_batch
 from aggloom.runtime.values.changelog import Kinds, is_retraction, parse_kinds
 
 _PACKED = pa.schema(
@@ -81,15 +81,7 @@ class Pack:
 
     def _rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Kinds]:
         """The rows in the types of the schema, and their kinds."""
-        columns = [
-            column if column.type == field.type else column.cast(field.type)
-            for column, field in zip(batch.columns, self.schema, strict=False)
-        ]
-        bare = (
-            pa.RecordBatch.from_arrays(columns, schema=self.schema)
-            if columns
-            else empty_columns(batch.num_rows)
-        )
+        bare = make_batch(batch.columns[: len(self.schema)], self.schema, batch.num_rows)
         if self.change_column is None:
             return bare, np.zeros(batch.num_rows, np.int8)
         return bare, self.kinds(batch.column(len(self.schema)))

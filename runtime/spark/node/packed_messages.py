@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame
 from aggloom.runtime.formats.base import Messages
 from aggloom.runtime.formats.decoder import Decoder
 from aggloom.runtime.formats.side_table import SideTable
-from aggloom.runtime.hosting.blobs import empty_columns
 from aggloom.runtime.spark.node.batch_context import map_partition, part_name
 from aggloom.runtime.spark.node.pack import Pack
 from aggloom.runtime.spark.node.packed_counts import (
@@ -26,6 +25,7 @@ from aggloom.runtime.spark.node.packed_counts import (
 from aggloom.runtime.spark.node.topic_facts import read_fact
 from aggloom.runtime.spark.plan.metrics import PASSED_OVER, number
 from aggloom.runtime.spark.read.files import METRIC
+from aggloom.runtime.values.batches import make_batch
 from aggloom.runtime.values.changelog import Kinds
 
 A_MESSAGE = "a message"
@@ -111,18 +111,14 @@ class PackMessages:
             # The name is the same when the batch runs again, so that its rows are replaced and not doubled.
             self.side.write(decoded.side_table(), part_name(self.side.token))
         names = self.decoder.columns.names
-        columns = []
-        for field in self.pack.schema:
-            column = decoded.columns[names.index(field.name)]
-            columns.append(column if column.type == field.type else column.cast(field.type))
+        columns = [decoded.columns[names.index(name)] for name in self.pack.schema.names]
         total = len(decoded.words)
-        rows = pa.RecordBatch.from_arrays(columns, schema=self.pack.schema)
+        rows = make_batch(columns, self.pack.schema, total)
         kinds: Any = np.zeros(total, np.int8)
         if self.pack.change_column:
             kinds = self.pack.kinds(decoded.words)
-        bare = rows if columns else empty_columns(total)
         whole = pa.RecordBatch.from_arrays(decoded.columns, names=names)
-        return DecodedRows(bare, kinds, len(decoded.refused), int(decoded.notices.sum()), whole)
+        return DecodedRows(rows, kinds, len(decoded.refused), int(decoded.notices.sum()), whole)
 
 
 def place_of(batch: pa.RecordBatch, at: int) -> str:

@@ -17,6 +17,7 @@ from aggloom.codegen.planner import Lookup, LookupJoin, Scan
 from aggloom.errors import SpecError
 from aggloom.runtime.operators.lookup.step import combine_columns, pair_lists, with_lists
 from aggloom.runtime.spark.plan.expressions import quote, spark_schema
+from aggloom.runtime.values.batches import make_batch
 
 _ANSWERS = "lookup answers"
 
@@ -81,9 +82,7 @@ class Answered:
         schema = node.input.schema
         width = len(schema)
         for batch in batches:
-            fields = zip(batch.columns, schema, strict=False)
-            own = [column.cast(field.type) for column, field in fields]
-            rows = pa.RecordBatch.from_arrays(own, schema=schema)
+            rows = make_batch(batch.columns[:width], schema, batch.num_rows)
             pairs = pair_lists(node.asked, rows, batch.column(batch.num_columns - 1))
             extra = batch.columns[width:-1]
             if isinstance(node, LookupJoin):

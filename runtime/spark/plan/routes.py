@@ -13,13 +13,14 @@ import pyarrow as pa
 
 from aggloom.codegen import Digits
 from aggloom.runtime.formats.time_digits import cut_times
-from aggloom.runtime.hosting.blobs import BLOB_BYTES, empty_columns, pack_blob, with_kinds
+from aggloom.runtime.hosting.blobs import BLOB_BYTES, pack_blob, with_kinds
 from aggloom.runtime.hosting.handler_text import HandlerText
 from aggloom.runtime.hosting.local_phase import LocalPhase
 from aggloom.runtime.operators.stateless import Step, run_steps
 from aggloom.runtime.operators.steps import no_rows, split
 from aggloom.runtime.spark.node.batch_context import batch_number, work_for_this_batch
 from aggloom.runtime.spark.node.partitioning import bucket_keys
+from aggloom.runtime.values.batches import make_batch
 from aggloom.runtime.values.changelog import Kinds
 
 PACKED_DDL = "bucket INT, input INT, partition INT, seq INT, blob BINARY"
@@ -149,10 +150,4 @@ def _cast_batch(batch: pa.RecordBatch, route: Route) -> pa.RecordBatch:
     """The batch in the route's types, unless steps come first."""
     if route.steps or batch.schema == route.schema:
         return batch
-    if not route.schema.names:
-        return empty_columns(batch.num_rows)
-    columns = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(batch.columns, route.schema, strict=False)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=route.schema)
+    return make_batch(batch.columns[: len(route.schema)], route.schema, batch.num_rows)

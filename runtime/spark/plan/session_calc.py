@@ -8,7 +8,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from aggloom.codegen import having_kinds, spell_zone
 from aggloom.codegen.planner import Calc
-from aggloom.runtime.hosting.blobs import empty_columns
 from aggloom.runtime.spark.plan.expressions import (
     project_columns,
     quote,
@@ -18,6 +17,7 @@ from aggloom.runtime.spark.plan.expressions import (
     unused_name,
 )
 from aggloom.runtime.spark.plan.own_calls import compute_own_calls
+from aggloom.runtime.values.batches import empty_columns
 from aggloom.runtime.values.changelog import Kinds
 
 

@@ -16,6 +16,7 @@ from aggloom.runtime.operators.changelog_conversion import read_log, to_log
 from aggloom.runtime.operators.stateless import run_alone
 from aggloom.runtime.spark.node.batch_context import work_for_this_batch
 from aggloom.runtime.storage.arena import NumberArray
+from aggloom.runtime.values.batches import make_batch
 from aggloom.runtime.values.changelog import (
     UPDATE_BEFORE,
     Kinds,
@@ -70,8 +71,7 @@ def shown_rows(
     profile: in whose words they are written; None: as numbers (int8), for what follows in the query.
     """
     columns = [*changes.columns, _words(kinds, profile)]
-    fitted = [c.cast(f.type) for c, f in zip(columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(fitted, schema=schema)
+    return make_batch(columns, schema, changes.num_rows)
 
 
 def _words(kinds: Kinds, profile: str | None) -> pa.Array:
@@ -182,9 +182,8 @@ class Having:
 
 def _first_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The columns of a schema, in its types, with which a batch begins."""
-    # Not strict: kinds and whatever goes along stand behind the schema's columns.
-    fields = zip(batch.columns, schema, strict=False)
-    return pa.RecordBatch.from_arrays([c.cast(f.type) for c, f in fields], schema=schema)
+    # Kinds and whatever goes along stand behind the schema's columns.
+    return make_batch(batch.columns[: len(schema)], schema, batch.num_rows)
 
 
 def _kinds_of(column: pa.Array) -> Kinds:

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from aggloom.errors import InputFormatError
 from aggloom.runtime.formats.csv_files import CsvReader
 from aggloom.runtime.formats.packed_files import unpack_bytes
-from aggloom.runtime.hosting.blobs import binaries, empty_columns
+from aggloom.runtime.hosting.blobs import binaries
 from aggloom.runtime.operators.stateless import columns_read
 from aggloom.runtime.spark.disk import local
 from aggloom.runtime.spark.node.batch_context import map_partition
@@ -33,6 +33,7 @@ from aggloom.runtime.spark.node.packed_counts import (
 )
 from aggloom.runtime.spark.read.file_names import check_name
 from aggloom.runtime.spark.read.parquet import read_parquet
+from aggloom.runtime.values.batches import empty_columns, make_batch
 from aggloom.runtime.values.change_column import ChangeWords
 from aggloom.runtime.values.changelog import Kinds
 
@@ -205,10 +206,7 @@ class PackFiles:
         if rows.changes is not None and self.pack.change_column:
             kinds = self.pack.kinds(rows.changes, path)
         arrays = [rows.columns[read.schema.get_field_index(n)] for n in self.pack.schema.names]
-        whole = empty_columns(rows.count)
-        if arrays:
-            cast = [array.cast(f.type) for array, f in zip(arrays, self.pack.schema, strict=True)]
-            whole = pa.RecordBatch.from_arrays(cast, schema=self.pack.schema)
+        whole = make_batch(arrays, self.pack.schema, rows.count)
         for start in range(0, rows.count, _PIECE):
             yield whole.slice(start, _PIECE), kinds[start : start + _PIECE]
 

@@ -17,7 +17,6 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StringType, StructField, StructType
 
 from aggloom.errors import SpecError
-from aggloom.runtime.hosting.blobs import empty_columns
 from aggloom.runtime.lakes.pieces import Lake, Piece
 from aggloom.runtime.spark.node.batch_context import map_partition
 from aggloom.runtime.spark.node.pack import Pack
@@ -38,6 +37,7 @@ from aggloom.runtime.spark.read.text_source import (
     TextStream,
     load_texts,
 )
+from aggloom.runtime.values.batches import make_batch
 
 _COUNTS = ("rows", "files")
 
@@ -120,9 +120,7 @@ class ReadPieces:
         schema = spark_arrow(self.schema).append(pa.field(CHANGE_COLUMN, pa.string()))
         for piece in _list_pieces(batches):
             for rows, words in self.lake.rows(piece):
-                both = zip([*rows.columns, words], schema, strict=True)
-                columns = [column.cast(field.type) for column, field in both]
-                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+                yield make_batch([*rows.columns, words], schema, rows.num_rows)
 
 
 @dataclass(frozen=True)
@@ -162,16 +160,11 @@ class PackPieces:
 
     def _rows(self, rows: pa.RecordBatch, words: pa.Array) -> tuple[pa.RecordBatch, Any]:
         """The rows in the columns that are packed, and their kinds."""
-        columns = []
-        for field in self.pack.schema:
-            column = rows.column(field.name)
-            columns.append(column if column.type == field.type else column.cast(field.type))
+        columns = [rows.column(name) for name in self.pack.schema.names]
         kinds: Any = np.zeros(rows.num_rows, np.int8)
         if self.pack.change_column:
             kinds = self.pack.kinds(words)
-        if not columns:
-            return empty_columns(rows.num_rows), kinds
-        return pa.RecordBatch.from_arrays(columns, schema=self.pack.schema), kinds
+        return make_batch(columns, self.pack.schema, rows.num_rows), kinds
 
 
 def _list_pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:

@@ -19,7 +19,7 @@ from aggloom.runtime.formats.partitions import (
     partition_value,
     split_columns,
 )
-from aggloom.runtime.hosting.blobs import empty_columns
+from aggloom.runtime.values.batches import empty_columns
 from aggloom.runtime.values.change_column import ChangeWords
 from aggloom.runtime.values.markers import MARKER_HINT, MARKERS
 from aggloom.runtime.values.type_fit import (
