@@ -113,9 +113,9 @@ class _Parser(MatchParser):
         if not isinstance(node, (exp.AggFunc, *_WRAPPERS)):
             return node
         if isinstance(node, exp.Grouping | exp.GroupingId):
-            return self._set_positions(node, token)
+            return self._place_node(node, token)
         # An aggregate that the catalogue does not know: all that is left to say is its name and place.
-        return self._set_positions(CallNode(this=token.text), token)
+        return self._place_node(CallNode(this=token.text), token)
 
     def _starts_call(self) -> bool:
         token = self._curr
@@ -149,12 +149,7 @@ class _Parser(MatchParser):
         self._match_r_paren()
         while self._parse_outer_clause(call):
             pass
-        return self._parse_window(self._set_positions(call, token))
-
-    def _set_positions(self, call: Any, token: Any) -> Any:
-        call.update_positions(token)
-        call.meta["end"] = self._prev.end
-        return call
+        return self._parse_window(self._place_node(call, token))
 
     def _parse_items(self, pairs: bool) -> list[Any]:
         """The arguments, DISTINCT and clauses aside."""

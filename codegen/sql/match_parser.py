@@ -172,6 +172,7 @@ class MatchParser(WindowParser):
         return exp.Tuple(expressions=[name, *self._parse_wrapped_csv(self._parse_id_var)])
 
     def _place_node(self, node: Any, token: Token) -> Any:
+        """The node, which begins with a token and ends with the last one that was read."""
         node.update_positions(token)
         node.meta["end"] = self._prev.end
         return node

@@ -10,6 +10,7 @@ from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.errors import place_error, refusal
+from aggloom.codegen.sql.scope import make_table
 from aggloom.codegen.sql.shape import statements
 from aggloom.errors import UnknownColumnError, nearest
 
@@ -44,7 +45,7 @@ def _pivot(pivot: exp.Pivot, choice: exp.In, columns: Sequence[str], table: str)
         for aggregate in aggregates:
             call = _for_value(aggregate, _is_value(keys, value), pivot)
             select.append(exp.alias_(call, _name(value, aggregate, len(aggregates)), quoted=True))
-    query = exp.Select(expressions=select, from_=exp.From(this=_table(table)))
+    query = exp.Select(expressions=select, from_=exp.From(this=make_table(table)))
     if groups:
         grouped = [exp.column(name, quoted=True) for name in groups]
         query.set("group", exp.Group(expressions=grouped))
@@ -130,7 +131,3 @@ def _check_known(names: Sequence[str], columns: Sequence[str], pivot: exp.Pivot)
         if name.casefold() not in known:
             message = f"there is no column {name!r} to pivot by. {nearest(name, list(columns))}"
             raise place_error(UnknownColumnError(message), pivot)
-
-
-def _table(name: str) -> exp.Table:
-    return exp.Table(this=exp.to_identifier(name, quoted=True))

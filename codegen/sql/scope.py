@@ -344,6 +344,11 @@ def make_column(name: str) -> exp.Column:
     return exp.column(exp.to_identifier(name, quoted=True))
 
 
+def make_table(name: str) -> exp.Table:
+    """The table of this exact name."""
+    return exp.Table(this=exp.to_identifier(name, quoted=True))
+
+
 def name_item(node: exp.Expression, name: str) -> exp.Alias:
     """A copy of an expression as an item of SELECT of this exact name."""
     # `exp.alias_` would make it a sub-query's own name, as in FROM.

@@ -25,6 +25,7 @@ from aggloom.codegen.sql.errors import place_error, refusal
 from aggloom.codegen.sql.recursion import BOUNDED, RecursiveQuery
 from aggloom.codegen.sql.recursion_bound import count_steps
 from aggloom.codegen.sql.recursive_path import carry_column, find_path, without_distinct
+from aggloom.codegen.sql.scope import make_table
 from aggloom.errors import TypeMismatchError
 
 _WIDENINGS: Final = 3
@@ -158,7 +159,7 @@ def _unite(branches: tuple[exp.Expression, ...]) -> exp.Expression:
 
 
 def _first_rows() -> exp.Select:
-    return exp.select(exp.Star()).from_(exp.Table(this=exp.to_identifier(FIRST_ROWS, quoted=True)))
+    return exp.select(exp.Star()).from_(make_table(FIRST_ROWS))
 
 
 def _with_flag(rows: Node, flag: str, text: str) -> Node:

@@ -16,7 +16,7 @@ from aggloom.codegen.spec.content import Computed
 from aggloom.codegen.spec.dtypes import has_order, type_name
 from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.errors import refusal
-from aggloom.codegen.sql.scope import make_column, name_item, text_of
+from aggloom.codegen.sql.scope import make_column, make_table, name_item, text_of
 from aggloom.errors import SpecError, TypeMismatchError
 
 _MOST = 1_000_000_000
@@ -118,7 +118,7 @@ def _repeat_rows(
         over="OVER",
     )
     block = exp.select(*(_of("$rows", name) for name in names), _of("$few", count))
-    block = block.from_(_table("$rows")).join(_table("$few"), on=exp.and_(*same))
+    block = block.from_(make_table("$rows")).join(make_table("$few"), on=exp.and_(*same))
     inner = exp.Subquery(this=block, alias=exp.TableAlias(this=exp.to_identifier("$both")))
     numbered = name_item(number, f"{count}_")
     ranked = exp.select(*(make_column(n) for n in (*names, count)), numbered).from_(inner)
@@ -134,10 +134,6 @@ def _repeat_rows(
 
 def _of(table: str, name: str) -> exp.Column:
     return exp.column(exp.to_identifier(name, quoted=True), table=exp.to_identifier(table))
-
-
-def _table(name: str) -> exp.Table:
-    return exp.Table(this=exp.to_identifier(name, quoted=True))
 
 
 def common_type(first: pa.Field, second: pa.Field) -> pa.DataType:

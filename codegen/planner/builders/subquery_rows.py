@@ -17,7 +17,7 @@ from aggloom.codegen.sql.errors import place_error, refusal
 from aggloom.codegen.sql.grouping_sets import has_sets, plain_keys
 from aggloom.codegen.sql.numbering_range import conjuncts, whole_number
 from aggloom.codegen.sql.relations import Relation
-from aggloom.codegen.sql.scope import bare, make_column, name_item, text_of
+from aggloom.codegen.sql.scope import bare, make_column, make_table, name_item, text_of
 from aggloom.codegen.sql.subqueries import empty_value, has_windows, queries, unwrap_query
 from aggloom.errors import SqlError, UnknownColumnError
 
@@ -323,7 +323,7 @@ def _keep_first(clause: Clause, select: exp.Select) -> None:
         over="OVER",
     )
     top = exp.select(*(make_column(name) for name in rows.schema.names))
-    top = top.from_(exp.Table(this=exp.to_identifier("$rows", quoted=True)))
+    top = top.from_(make_table("$rows"))
     first = exp.LTE(this=number, expression=exp.Literal.number(1))
     top.set("qualify", exp.Qualify(this=first))
     clause.tree = Leaf(clause.builder.with_tables({"$rows": rows}).query(top))

@@ -36,7 +36,7 @@ from aggloom.codegen.sql.errors import (
     underline_errors,
 )
 from aggloom.codegen.sql.first_words import refuse_statements
-from aggloom.codegen.sql.scope import make_column
+from aggloom.codegen.sql.scope import make_column, make_table
 from aggloom.codegen.sql.shape import not_select, parse_trees, statements
 from aggloom.errors import DuplicateNameError, OptionError, SqlError, nearest
 
@@ -234,8 +234,7 @@ def _with_computed(sql: str, table: CreatedTable, expand: Expand) -> exp.Query:
         start, end = table.computed[name]
         (tree,) = statements(_select_piece(sql, start, end), expand)
         columns.append(exp.alias_(tree.expressions[0], name, quoted=True))
-    source = exp.Table(this=exp.to_identifier(table.stored_name, quoted=True))
-    return exp.Select(expressions=columns, from_=exp.From(this=source))
+    return exp.Select(expressions=columns, from_=exp.From(this=make_table(table.stored_name)))
 
 
 def _select_piece(sql: str, start: int, end: int) -> str:

@@ -125,6 +125,11 @@ class WindowOperator(OneInput, ClockedStep[InputBatch]):
         late, self._late = self._late, []
         return late
 
+    def be_due_at(self, times: Array) -> None:
+        """Be due at the first of some times (int64[n]), unless something is due before."""
+        if len(times):
+            self.clock[DUE] = min(int(self.clock[DUE]), int(times.min()))
+
     def require_merge(self, what: str) -> None:
         """Raise NotMergeableError if a function of the handler has no merge."""
         if self.handler_class.UNMERGEABLE:

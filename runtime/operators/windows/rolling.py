@@ -126,7 +126,7 @@ class RollingWindowOperator(SlicedRows):
     def _after_rows(self, touched: Array) -> Rows:
         """Correct the horizons that late rows are in, and wait for the slices of the others to be over."""
         ends, edge = self.slices.windows[touched], self.edge
-        self._wait(self._next_moves(ends, edge))
+        self.be_due_at(self._next_moves(ends, edge))
         return self._refire(touched[(ends <= edge) & (ends > edge - self._spans[-1])], edge)
 
     def _advance(self) -> Rows:
@@ -142,7 +142,9 @@ class RollingWindowOperator(SlicedRows):
             # After the results: slices that leave the longest horizon were what marks their keys.
             self._forget_slices_before(edge - int(self._spans[-1]))
             self.clock[DUE] = AFTER_ALL
-            self._wait(self._next_moves(self.slices.windows[self.slices.index.used_slots()], edge))
+            self.be_due_at(
+                self._next_moves(self.slices.windows[self.slices.index.used_slots()], edge)
+            )
         self.clock[FIRED] = now
         return changes
 

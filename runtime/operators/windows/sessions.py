@@ -142,11 +142,11 @@ class SessionWindowOperator(WindowOperator):
         """Return the rows that come at once: corrections of sessions that were emitted already."""
         ends = self.live.sessions.arrays.end[touched]
         due = ends - 1
-        self._wait(due[due > self.now])
+        self.be_due_at(due[due > self.now])
         if self.emitted is None:
             return self.nothing
         passed = due <= self.now
-        self._wait(due[passed] + self.windowing.allowed_lateness)
+        self.be_due_at(due[passed] + self.windowing.allowed_lateness)
         arrays = self.live.sessions.arrays
         moved = (self._emitted_start[touched] != arrays.start[touched]) | (
             self._emitted_end[touched] != ends
@@ -176,7 +176,7 @@ class SessionWindowOperator(WindowOperator):
         self.clock[DUE] = AFTER_ALL
         live, arrays = self.live.sessions.live(), self.live.sessions.arrays
         due = arrays.end[live] - 1
-        self._wait(np.where(due > self.now, due, due + self.windowing.allowed_lateness))
+        self.be_due_at(np.where(due > self.now, due, due + self.windowing.allowed_lateness))
         return changes
 
     def _fire(self, slots: SlotArray) -> Rows:
@@ -253,10 +253,6 @@ class SessionWindowOperator(WindowOperator):
         keys = lambda items: self.live.key_columns(slots[items])  # noqa: E731
         local = to_local(windows[0], self._assigner.zone), to_local(windows[1], self._assigner.zone)
         return self._give_out(self._result_state.handler, keys, local, results, live)
-
-    def _wait(self, times: Array) -> None:
-        if len(times):
-            self.clock[DUE] = min(int(self.clock[DUE]), int(times.min()))
 
     def _was_emitted(self, slots: SlotArray) -> Array:
         """Which sessions a result was emitted for, and not taken back."""

@@ -24,7 +24,6 @@ from aggloom.runtime.operators.bundle import Applier, refuse_orphans
 from aggloom.runtime.operators.keyed_state import KeyedState
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.base import (
-    DUE,
     PROCESSING,
     STAGGER,
     WATERMARK,
@@ -228,10 +227,6 @@ class SlicedRows(WindowOperator):
         over = used[(self._cleanup(self._assigner.last_ends(ends)) <= self.now)[places]]
         state.reset(over)
         state.forget(over)
-
-    def _wait(self, times: Array) -> None:
-        if len(times):
-            self.clock[DUE] = min(int(self.clock[DUE]), int(times.min()))
 
     def _fires(self, ends: Array) -> Array:
         """When windows that end then are due: at their last millisecond."""

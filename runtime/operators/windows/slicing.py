@@ -76,7 +76,7 @@ class SlicingWindowOperator(SlicedRows):
             if len(touched):
                 ends, _ = distinct_times(ends, self._assigner.slice_ms)
                 due = self._fires(self._assigner.spans(ends)[1])
-                self._wait(due[due > self.now])
+                self.be_due_at(due[due > self.now])
             return self.nothing
         rows, windows = self._assigner.spans(ends)
         # A slice may be in windows of which some are over already.
@@ -85,8 +85,8 @@ class SlicingWindowOperator(SlicedRows):
         slots = np.unique(self.windows.lookup_keys_of(self.slices, touched[rows], windows))
         due = self._fires(self.windows.windows[slots])
         passed = due <= self.now
-        self._wait(due[~passed])
-        self._wait(due[passed] + self.windowing.allowed_lateness)
+        self.be_due_at(due[~passed])
+        self.be_due_at(due[passed] + self.windowing.allowed_lateness)
         delays = np.where(passed, self._late_delay, -1 if self._early is None else self._early)
         waits = self.windows.stamps("next")
         starting = (delays > 0) & (waits[slots] == 0)
@@ -246,12 +246,12 @@ class SlicingWindowOperator(SlicedRows):
         if self.windows is not None:
             due = self._fires(self.windows.windows[self.windows.index.used_slots()])
             later = due + self.windowing.allowed_lateness
-            self._wait(np.where(due > self.now, due, later))
+            self.be_due_at(np.where(due > self.now, due, later))
             return
         used = self.slices.index.used_slots()
         ends, _ = distinct_times(self.slices.windows[used], self._assigner.slice_ms)
         due = self._fires(self._assigner.spans(ends)[1])
-        self._wait(due[due > self.now])
+        self.be_due_at(due[due > self.now])
 
     def _changes(
         self,
