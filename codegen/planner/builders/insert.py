@@ -26,76 +26,92 @@ from aggloom.errors import (
 
 def plan_insertion(script: Script, target: Target, rows: Node, dialect: str) -> Node:
     """The rows as the target has them, column by column in order; raises SqlError and its kin."""
+    table = _find_table(script, target)
+    # The table of CREATE TABLE .. AS has whatever columns its query gives: there is nothing to fit.
+    if table.is_derived:
+        return _check_key(table, target, rows)
+    schema = _written_columns(table, target, dialect)
+    sources = _match_columns(table, target, rows.schema, schema.names)
+    digits = dict(declared_digits(table.columns))
+    select = []
+    for field in schema:
+        source = sources.get(field.name)
+        if source is None:
+            text = _default_text(script, table, field)
+        # Arrow has no TIMESTAMP(3): a declared number of digits is a cut on the way in.
+        elif source.type == field.type and field.name in digits:
+            text = _cut_text(rows, source, digits[field.name])
+        else:
+            text = _fitted_text(table, target, source, field)
+        select.append((field.name, text))
+    if tuple(select) == select_names(rows.schema.names):
+        return rows
+    return Calc(rows, tuple(select), schema)
+
+
+def _find_table(script: Script, target: Target) -> CreatedTable:
+    """The table that INSERT INTO names."""
     created = {name.casefold(): table for name, table in script.created.items()}
     table = created.get(target.name.casefold())
     if table is None:
         hint = nearest(target.name, script.created)
         message = f"INSERT INTO names table {target.name!r}, which is not created. {hint}"
         raise place_error(UnknownTableError(message), target.place)
-    # The table of CREATE TABLE .. AS has whatever columns its query gives: there is nothing to fit.
-    if table.is_derived:
-        return _check_key(table, target, rows)
-    schema = _written_columns(table, target, dialect)
-    digits = dict(declared_digits(table.columns))
+    return table
+
+
+def _match_columns(
+    table: CreatedTable, target: Target, columns: pa.Schema, known: list[str]
+) -> dict[str, pa.Field]:
+    """The query's columns by those of the table that they fill; known: the columns that may be filled."""
     # Columns are given by place, as SQL says: the names of the query's result mean nothing here.
-    names = list(target.columns) or schema.names
+    names = list(target.columns) or known
     for name in names:
-        if name not in schema.names:
-            message = f"INSERT INTO names column {name!r}. {nearest(name, schema.names)}"
+        if name not in known:
+            message = f"INSERT INTO names column {name!r}. {nearest(name, known)}"
             raise place_error(UnknownColumnError(message), target.place)
-    if len(names) != len(rows.schema) or len(set(names)) < len(names):
+    if len(names) != len(columns) or len(set(names)) < len(names):
         message = (
-            f"the query has {len(rows.schema)} columns ({', '.join(rows.schema.names)}) for {len(names)} of "
+            f"the query has {len(columns)} columns ({', '.join(columns.names)}) for {len(names)} of "
             f"{table.name} ({', '.join(names)}); give as many, in their order."
         )
         raise place_error(SqlError(message), target.place)
-    own = dict(zip(names, rows.schema, strict=True))
-    lacks = [name for name in table.key if name not in own]
+    lacks = [name for name in table.key if name not in names]
     if lacks:
         message = (
             f"INSERT INTO leaves out {lacks[0]!r}, which is in the PRIMARY KEY of {table.name}."
         )
         raise place_error(SqlError(message), target.place)
-    select = []
-    for field in schema:
-        source = own.get(field.name)
-        if source is None:
-            text = (
-                script.text[slice(*table.defaults[field.name])]
-                if field.name in table.defaults
-                else "NULL"
-            )
-            select.append((field.name, f"CAST({text} AS {type_name(field.type)})"))
-        # Arrow has no TIMESTAMP(3): a declared number of digits is a cut on the way in.
-        elif source.type == field.type and field.name in digits:
-            left = digits[field.name]
-            is_short = digits_of_column(rows, source.name) <= left
-            select.append(
-                (
-                    field.name,
-                    (
-                        quote_name(source.name)
-                        if is_short
-                        else cut_column(source.name, source.type, left)
-                    ),
-                )
-            )
-        elif source.type == field.type:
-            select.append((field.name, quote_name(source.name)))
-        # Only casts that lose nothing are made without being asked for; any other is the user's to write.
-        elif _widens(source.type, field.type):
-            select.append(
-                (field.name, f"CAST({quote_name(source.name)} AS {type_name(field.type)})")
-            )
-        else:
-            message = (
-                f"column {field.name!r} of {table.name} is {type_name(field.type)}, and the query gives "
-                f"{type_name(source.type)}; write CAST(.. AS {type_name(field.type)})."
-            )
-            raise place_error(TypeMismatchError(message), target.place)
-    if tuple(select) == select_names(rows.schema.names):
-        return rows
-    return Calc(rows, tuple(select), schema)
+    return dict(zip(names, columns, strict=True))
+
+
+def _default_text(script: Script, table: CreatedTable, field: pa.Field) -> str:
+    """The value of a column that the query leaves out, as SQL."""
+    place = table.defaults.get(field.name)
+    text = "NULL" if place is None else script.text[slice(*place)]
+    return f"CAST({text} AS {type_name(field.type)})"
+
+
+def _cut_text(rows: Node, source: pa.Field, digits: int) -> str:
+    """A column of times with so many digits, as SQL."""
+    if digits_of_column(rows, source.name) <= digits:
+        return quote_name(source.name)
+    return cut_column(source.name, source.type, digits)
+
+
+def _fitted_text(table: CreatedTable, target: Target, source: pa.Field, field: pa.Field) -> str:
+    """A column of the query in the type of the table's, as SQL; raises TypeMismatchError."""
+    name = quote_name(source.name)
+    if source.type == field.type:
+        return name
+    # Only casts that lose nothing are made without being asked for; any other is the user's to write.
+    if _widens(source.type, field.type):
+        return f"CAST({name} AS {type_name(field.type)})"
+    message = (
+        f"column {field.name!r} of {table.name} is {type_name(field.type)}, and the query gives "
+        f"{type_name(source.type)}; write CAST(.. AS {type_name(field.type)})."
+    )
+    raise place_error(TypeMismatchError(message), target.place)
 
 
 def _check_key(table: CreatedTable, target: Target, rows: Node) -> Node:
