@@ -26,7 +26,12 @@ from aggloom.codegen.planner.builders.join_tree import (
 )
 from aggloom.codegen.planner.builders.lookup_hints import lookup_hints, refuse_unheeded
 from aggloom.codegen.planner.builders.select_items import resolve_items
-from aggloom.codegen.planner.builders.subqueries import is_test, join_subqueries, test, values
+from aggloom.codegen.planner.builders.subqueries import (
+    is_test,
+    join_subqueries,
+    join_test,
+    join_values,
+)
 from aggloom.codegen.planner.builders.table_functions import (
     check_correlation,
     check_known,
@@ -107,7 +112,7 @@ class FromClause:
     def filter(self, conditions: list[exp.Expression]) -> None:
         """Let only rows pass that meet all conditions, those with sub-queries among them."""
         tests = [each for each in conditions if is_test(each)]
-        plain = [values(self, each, True) for each in conditions if each not in tests]
+        plain = [join_values(self, each, True) for each in conditions if each not in tests]
         for each in plain:
             check_expression(each, is_condition=True)
         known = set(self.tree.columns)
@@ -119,15 +124,15 @@ class FromClause:
             place(self.tree, each)
         # Tests last: a semi join is pushed below joins that the conditions have already made inner ones.
         for each in tests:
-            test(self, each)
+            join_test(self, each)
 
     def sub(self, builder: ClauseBuilder, query: exp.Select) -> FromClause:
         """The FROM of a sub-query."""
         return FromClause(builder, query, self)
 
-    def values(self, node: exp.Expression) -> exp.Expression:
+    def join_values(self, node: exp.Expression) -> exp.Expression:
         """An expression whose sub-queries are columns of joins."""
-        return values(self, node)
+        return join_values(self, node)
 
     def over(self, tree: Tree, relations: Relations) -> FromClause:
         """The clause above a part of the query: its rows, and the tables by which its columns are still known."""

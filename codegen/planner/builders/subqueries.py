@@ -6,15 +6,15 @@ from sqlglot import exp
 
 from aggloom.codegen.planner.builders.clause import Clause
 from aggloom.codegen.planner.builders.join_tree import JoinedParts, Leaf, Tree, plan_of_tree, sunk
-from aggloom.codegen.planner.builders.subquery_marks import FIX, different
+from aggloom.codegen.planner.builders.subquery_marks import FIX, distinct_rows
 from aggloom.codegen.planner.builders.subquery_rows import (
     Body,
     is_grouped,
     match_equality,
     may_be_null,
+    never_null_columns,
     plan_group_by,
     plan_subquery,
-    sure,
 )
 from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.sql.conditions import column_names
@@ -45,7 +45,7 @@ def is_test(condition: exp.Expression) -> bool:
     return comparison is not None and not is_single(comparison[2])
 
 
-def test(clause: Clause, condition: exp.Expression) -> None:
+def join_test(clause: Clause, condition: exp.Expression) -> None:
     """Let only rows pass for which a sub-query has rows, or none: a semi or anti join."""
     negative = isinstance(condition, exp.Not)
     inner = bare(condition.this) if negative else condition
@@ -56,7 +56,7 @@ def test(clause: Clause, condition: exp.Expression) -> None:
         _join(clause, kind, body.tree, body.on, inner)
     elif compared is not None:
         comparison, word, query = compared
-        left = values(clause, comparison.this)
+        left = join_values(clause, comparison.this)
         body = plan_subquery(clause, query)
         (item,) = _items(clause, body, 1, query)
         each: exp.Expression = type(comparison)(this=left, expression=item)
@@ -68,15 +68,15 @@ def test(clause: Clause, condition: exp.Expression) -> None:
         _membership(clause, inner, negative)
 
 
-def values(clause: Clause, node: exp.Expression, loose: bool = False) -> exp.Expression:
+def join_values(clause: Clause, node: exp.Expression, loose: bool = False) -> exp.Expression:
     """An expression whose sub-queries are columns of joins; `loose`: NULL is as good as FALSE."""
     if not any(queries(node)):
         return node
     node = as_membership(node)
     if isinstance(node, exp.Paren):
-        return exp.paren(values(clause, node.this, loose))
+        return exp.paren(join_values(clause, node.this, loose))
     if isinstance(node, exp.And | exp.Or):
-        sides = [values(clause, side, loose) for side in (node.this, node.expression)]
+        sides = [join_values(clause, side, loose) for side in (node.this, node.expression)]
         return type(node)(this=sides[0], expression=sides[1])
     if isinstance(node, exp.Exists | exp.Subquery) or (
         isinstance(node, exp.In) and node.args.get("query")
@@ -94,8 +94,8 @@ def values(clause: Clause, node: exp.Expression, loose: bool = False) -> exp.Exp
             value = quantified_value(comparison, word, query)
             if value is None:
                 raise refusal(query, f"{word} of a sub-query beside OR or NOT is", FIX)
-            return exp.paren(values(clause, value, loose))
-        left, right = values(clause, comparison.this), _scalar(clause, query)
+            return exp.paren(join_values(clause, value, loose))
+        left, right = join_values(clause, comparison.this), _scalar(clause, query)
         return type(comparison)(this=left, expression=right)
     # What is left has no comparison around it that says how many rows and columns it may have.
     if isinstance(node, exp.Query):
@@ -104,11 +104,11 @@ def values(clause: Clause, node: exp.Expression, loose: bool = False) -> exp.Exp
     whole = node.copy()
     for key, part in list(whole.args.items()):
         if isinstance(part, exp.Expression):
-            whole.set(key, values(clause, part))
+            whole.set(key, join_values(clause, part))
         elif isinstance(part, list):
             whole.set(
                 key,
-                [values(clause, e) if isinstance(e, exp.Expression) else e for e in part],
+                [join_values(clause, e) if isinstance(e, exp.Expression) else e for e in part],
             )
     return whole
 
@@ -119,7 +119,7 @@ def join_subqueries(clause: Clause, select: exp.Select) -> tuple[Clause, exp.Sel
         return clause, select
     # Without a GROUP BY everything is over the same rows.
     if not is_grouped(select):
-        items = [values(clause, item) for item in select.expressions]
+        items = [join_values(clause, item) for item in select.expressions]
         select.set("expressions", items)
         return clause, select
     group = select.args.get("group")
@@ -132,7 +132,7 @@ def join_subqueries(clause: Clause, select: exp.Select) -> tuple[Clause, exp.Sel
     def below(part: exp.Expression) -> exp.Expression:
         if isinstance(part, exp.Query):
             return part.copy()
-        return values(clause, part).copy() if isinstance(part, CallNode) else part
+        return join_values(clause, part).copy() if isinstance(part, CallNode) else part
 
     # Arguments of calls are read below the aggregate, and have to be columns of joins there; all else stays above it.
     for key in ("expressions", "having"):
@@ -146,7 +146,7 @@ def join_subqueries(clause: Clause, select: exp.Select) -> tuple[Clause, exp.Sel
     names = [_name(item) for item in select.expressions]
     above, items, tests, *_ = plan_group_by(clause, select)
     above.filter(tests)
-    items = [values(above, item) for item in items]
+    items = [join_values(above, item) for item in items]
     outer = exp.select(*(name_item(item, name) for name, item in zip(names, items, strict=True)))
     outer.set("from_", select.args["from_"].copy())
     # DISTINCT is of the result, and so goes to the outermost block.
@@ -189,7 +189,7 @@ def _existence(clause: Clause, node: exp.Exists) -> exp.Expression:
         return exp.func("COALESCE", _scalar(clause, query), exp.false())
     body = plan_subquery(clause, query)
     # One row for each value that the query around asks of, so that the LEFT JOIN copies no row.
-    rows, _, mark, on = different(clause, body, [], node)
+    rows, _, mark, on = distinct_rows(clause, body, [], node)
     _join(clause, "left", rows, on, node)
     return exp.func("COALESCE", make_column(mark), exp.false())
 
@@ -205,12 +205,12 @@ def _mark(clause: Clause, node: exp.In, loose: bool) -> exp.Expression:
     body = plan_subquery(clause, query)
     items = _items(clause, body, len(sought), query)
     # Where no NULL can be on either side, IN is never NULL: the second join, which looks for them, is not needed.
-    empty = any(may_be_null(e, sure(clause.tree)) for e in sought)
-    empty = empty or any(may_be_null(e, sure(body.tree)) for e in items)
+    empty = any(may_be_null(e, never_null_columns(clause.tree)) for e in sought)
+    empty = empty or any(may_be_null(e, never_null_columns(body.tree)) for e in items)
     if empty and not loose and len(sought) > 1:
         what = "IN with several columns, as a value or below NOT, is"
         raise refusal(node, what, FIX)
-    rows, names, mark, on = different(clause, body, items, node)
+    rows, names, mark, on = distinct_rows(clause, body, items, node)
     equal = [
         exp.EQ(this=own.copy(), expression=make_column(name))
         for own, name in zip(sought, names, strict=True)
@@ -221,7 +221,7 @@ def _mark(clause: Clause, node: exp.In, loose: bool) -> exp.Expression:
         return exp.func("COALESCE", make_column(mark), exp.false())
     # A second join, for the rows of the sub-query as a whole: whether there are any, and whether one of them is NULL.
     nulls = exp.Is(this=items[0].copy(), expression=exp.null())
-    rows, (is_null,), there, on = different(clause, body, [nulls], node, any_of=True)
+    rows, (is_null,), there, on = distinct_rows(clause, body, [nulls], node, any_of=True)
     _join(clause, "left", rows, on, node)
     sides = exp.or_(exp.Is(this=sought[0].copy(), expression=exp.null()), make_column(is_null))
     return exp.Case(
@@ -281,7 +281,7 @@ def _membership(clause: Clause, node: exp.In, negative: bool) -> None:
     query, sought = node.args["query"], _sought(clause, node)
     body = plan_subquery(clause, query)
     items = _items(clause, body, len(sought), query)
-    never, never_inner = sure(clause.tree), sure(body.tree)
+    never, never_inner = never_null_columns(clause.tree), never_null_columns(body.tree)
     nulls = []
     equal: list[exp.Expression] = []
     for own, item in zip(sought, items, strict=True):
@@ -307,7 +307,7 @@ def _membership(clause: Clause, node: exp.In, negative: bool) -> None:
     ):
         unknown = exp.Is(this=items[0].copy(), expression=exp.null())
         body.clause.tree = Leaf(plan)
-        rows, (name,), _, on = different(clause, body, [unknown], node)
+        rows, (name,), _, on = distinct_rows(clause, body, [unknown], node)
         either = [exp.Is(this=sought[0].copy(), expression=exp.null())]
         either = either if may_be_null(sought[0], never) else []
         if may_be_null(items[0], never_inner):
@@ -341,7 +341,7 @@ def _sought(clause: Clause, node: exp.In) -> list[exp.Expression]:
     """The values that IN seeks."""
     left = bare(node.this)
     parts = left.expressions if isinstance(left, exp.Tuple) else [left]
-    return [bare(values(clause, part)) for part in parts]
+    return [bare(join_values(clause, part)) for part in parts]
 
 
 def _items(clause: Clause, body: Body, count: int, place: exp.Expression) -> list[exp.Expression]:
@@ -351,7 +351,7 @@ def _items(clause: Clause, body: Body, count: int, place: exp.Expression) -> lis
         message = f"this sub-query selects {has}, and {needs} is needed; name as many."
         raise place_error(SqlError(message), span(place) or span(next(queries(place), place)))
     items = [bare(item.unalias()) for item in body.items]
-    return [bare(values(body.clause, item)) for item in items]
+    return [bare(join_values(body.clause, item)) for item in items]
 
 
 def _name(item: exp.Expression) -> str:

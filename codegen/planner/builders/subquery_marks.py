@@ -18,7 +18,7 @@ from aggloom.codegen.sql.scope import make_column, name_item
 FIX = "write it as a condition of WHERE of its own, joined by AND"
 
 
-def different(
+def distinct_rows(
     clause: Clause,
     body: Body,
     items: list[exp.Expression],

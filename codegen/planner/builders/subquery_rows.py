@@ -199,7 +199,7 @@ class _Groups:
                 f"column {name!r} is neither grouped nor aggregated; add it to GROUP BY or wrap it."
             )
             raise place_error(SqlError(message), self.place.get(name))
-        pairs = [(n, clause.values(e)) for n, e in (*self.keys.values(), *self.calls.values())]
+        pairs = [(n, clause.join_values(e)) for n, e in (*self.keys.values(), *self.calls.values())]
         node = plan_of_tree(clause.builder, clause.tree)
         if not pairs:
             # Neither keys nor calls are read: what is left is how many groups there are, which is one.
@@ -266,14 +266,14 @@ def match_equality(condition: exp.Expression, inner: set[str]) -> Tie | None:
     return None
 
 
-def sure(tree: Tree) -> set[str]:
+def never_null_columns(tree: Tree) -> set[str]:
     """The columns of rows that are never NULL, as far as the plan says."""
     if isinstance(tree, Leaf):
         columns = set(tree.node.never_null)
     elif isinstance(tree, Correlated):
-        columns = sure(tree.left)
+        columns = never_null_columns(tree.left)
     else:
-        left, right = sure(tree.left), sure(tree.right)
+        left, right = never_null_columns(tree.left), never_null_columns(tree.right)
         # A side that is padded has NULLs that its own rows do not.
         columns = left if tree.kind in ("inner", "left", "semi", "anti") else set()
         # A semi or anti join has no columns of its right.
