@@ -7,7 +7,6 @@ import re
 
 import pytest
 from figures import (
-    FULL_FOLDERS,
     INDIRECT,
     ROOT,
     Lines,
@@ -73,7 +72,7 @@ KNOW_THE_TEXT = {
     "codegen/sql/window_parser.py": "sqlglot's own protocol",
 }
 """Modules of SQL and of the planner that may take the text of a query: errors carry their place without it."""
-LEAST_COMMENTS = 3.95
+LEAST_COMMENTS = 4.0
 """Comments for each hundred lines of code in all of production: the number may only rise."""
 COMMENTED = {
     "aggloom": 2.5,
@@ -109,11 +108,11 @@ VAGUE_NAMES = {
     "runtime/lakes": 2,
     "runtime/local": 5,
     "runtime/lookup": 1,
-    "runtime/operators": 36,
+    "runtime/operators": 35,
     "runtime/page": 4,
     "runtime/sinks": 1,
     "runtime/sizing": 2,
-    "runtime/spark": 14,
+    "runtime/spark": 13,
     "runtime/state": 1,
     "runtime/storage": 4,
 }
@@ -164,11 +163,6 @@ def test_a_participle_is_seen() -> None:
 def test_no_public_class_has_the_name_of_another() -> None:
     counts = count_public_classes([ast.parse(path.read_text("utf-8")) for path in list_modules()])
     assert {name for name, count in counts.items() if count > 1} <= ALIKE.keys()
-
-
-@pytest.mark.parametrize("folder", FULL_FOLDERS)
-def test_a_folder_can_be_seen_at_once(folder: str) -> None:
-    assert sum(1 for _ in (ROOT / folder).glob("*.py")) <= 12
 
 
 def test_values_have_nouns_for_names() -> None:
