@@ -10,7 +10,6 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from aggloom.codegen.operators.base import (
-    AccumulatorRows,
     Key,
     Node,
     Pruner,
@@ -23,6 +22,7 @@ from aggloom.codegen.operators.base import (
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.footprint import state_of
+from aggloom.codegen.operators.passing import AccumulatorRows
 from aggloom.codegen.operators.plan_text import shown_calls, shown_names
 from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 from aggloom.codegen.spec.durations import format_duration as shown_duration

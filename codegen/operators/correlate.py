@@ -10,8 +10,9 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from aggloom.codegen.operators.base import Extending, Key, Node, Pruner, Title, WindowColumns
+from aggloom.codegen.operators.base import Key, Node, Pruner, Title, WindowColumns
 from aggloom.codegen.operators.calc import pick
+from aggloom.codegen.operators.passing import Extending
 from aggloom.codegen.operators.plan_text import shown_names
 from aggloom.codegen.operators.table_call import TableCall, UserRows
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from aggloom.codegen.operators.base import Key, Node, Passing, Pruner, Title, WindowColumns
+from aggloom.codegen.operators.base import Key, Node, Pruner, Title, WindowColumns
+from aggloom.codegen.operators.passing import Passing
 from aggloom.codegen.operators.plan_text import shown_names
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.codegen.operators.aggregate import GroupAggregate
-from aggloom.codegen.operators.base import AccumulatorRows, Key, Node, Stateful, Title
+from aggloom.codegen.operators.base import Key, Node, Stateful, Title
 from aggloom.codegen.operators.footprint import state_of
+from aggloom.codegen.operators.passing import AccumulatorRows
 from aggloom.codegen.operators.plan_text import shown_calls, shown_names
 from aggloom.codegen.spec.agg_spec import AggSpec
 

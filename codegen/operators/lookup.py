@@ -11,11 +11,12 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from aggloom.codegen.operators.base import Extending, Key, Node, Pruner, Title
+from aggloom.codegen.operators.base import Key, Node, Pruner, Title
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.lookup_question import LookupQuestion
 from aggloom.codegen.operators.lookup_state import Lookup, MaterialisedLookup
+from aggloom.codegen.operators.passing import Extending
 from aggloom.errors import UnsupportedSqlError
 
 KEY_COLUMNS = 64

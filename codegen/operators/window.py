@@ -13,7 +13,6 @@ from aggloom.codegen.operators.aggregate import LocalAggregate
 from aggloom.codegen.operators.base import (
     Key,
     Node,
-    Passing,
     Pruner,
     Stateful,
     Title,
@@ -25,6 +24,7 @@ from aggloom.codegen.operators.base import (
 )
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.exchange import Exchange
+from aggloom.codegen.operators.passing import Passing
 from aggloom.codegen.operators.plan_text import shown_calls, shown_names
 from aggloom.codegen.operators.window_footprint import state_of_windows
 from aggloom.codegen.spec.agg_spec import AggSpec

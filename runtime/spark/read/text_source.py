@@ -60,7 +60,7 @@ def load_texts(
     number = next(_NUMBERS)
 
     # What is registered is a class.
-    class Texts(DataSource):  # type: ignore[misc]
+    class TextRows(DataSource):  # type: ignore[misc]
         """The texts of one source."""
 
         @classmethod
@@ -76,6 +76,6 @@ def load_texts(
         def reader(self, schema: Any) -> DataSourceReader:
             return batch()
 
-    spark.dataSource.register(Texts)
+    spark.dataSource.register(TextRows)
     reader = spark.readStream if streaming else spark.read
-    return reader.format(Texts.name()).load()
+    return reader.format(TextRows.name()).load()
