@@ -15,6 +15,7 @@ from aggloom.codegen import WHOLE_IMAGES
 from aggloom.errors import SpecError
 from aggloom.runtime.avro.settings import SchemaRegistry
 from aggloom.runtime.formats.blocks import MessageBlock
+from aggloom.runtime.formats.texts import Texts
 from aggloom.runtime.values import change_column
 from aggloom.runtime.values.change_column import ChangeWords
 from aggloom.runtime.values.changelog import CHANGE_TYPES
@@ -58,13 +59,18 @@ class Messages(Sequence[Message]):
 
     def __init__(
         self,
-        values: list[bytes | None],
+        values: Sequence[bytes | None],
         keys: Sequence[bytes | None],
         place: Callable[[int], str],
         read_fact: Callable[[str], Sequence[Any]] | None = None,
     ) -> None:
         self.values, self._keys, self._place = values, keys, place
         self._read_fact = read_fact
+
+    @property
+    def texts(self) -> Texts:
+        """The values in one buffer."""
+        return self.values if isinstance(self.values, Texts) else Texts.copy(self.values)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -89,11 +95,18 @@ class Messages(Sequence[Message]):
         return self._read_fact(name)
 
 
-def values_of(messages: Sequence[Message]) -> list[bytes | None]:
+def values_of(messages: Sequence[Message]) -> Sequence[bytes | None]:
     """The values of messages."""
     if isinstance(messages, Messages):
         return messages.values
     return [message.value for message in messages]
+
+
+def texts_of(messages: Sequence[Message]) -> Texts:
+    """The values of messages in one buffer."""
+    if isinstance(messages, Messages):
+        return messages.texts
+    return Texts.copy([message.value for message in messages])
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""Columns of a block: as what Arrow reads the values of each, and what makes them values of the column's type."""
+"""Columns of a block: the values of a field of many objects, as those of the column's type."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,100 +11,149 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from aggloom.runtime.formats.base import FormatSettings
-from aggloom.runtime.formats.plain_texts import finite
+from aggloom.runtime.formats.json_fields import FieldValues
+from aggloom.runtime.formats.json_scan import FALSE, NUMBER, TRUE, WHOLE
+from aggloom.runtime.formats.json_text import DECODER
 from aggloom.runtime.formats.values import WRONG, Reader
-
-_SAMPLES = 50
+from aggloom.runtime.storage.arena import FlagArray
+from aggloom.runtime.values.scalars import bitmap, from_floats, from_scalar_words
 
 
 class PlainColumns:
-    """The columns of a table as a block has them; plain: the readers of values whose schema says no more.
-
-    What is a whole number or a text in JSON may be read into many types: each value by its reader.
-    """
+    """The columns of a table; plain: the readers of values whose schema says no more."""
 
     def __init__(self, settings: FormatSettings, plain: Sequence[Reader]) -> None:
         self.fields, self._plain = list(settings.columns), list(plain)
-        self.possible = bool(self.fields) and not any(pt.is_nested(f.type) for f in self.fields)
-        self._kinds: dict[int, pa.DataType] = {}
 
-    def learn(self, images: Sequence[Any]) -> bool:
-        """See by some rows what the values are in JSON of columns that may have several kinds; whether that is new."""
-        known = dict(self._kinds)
-        for place, field in enumerate(self.fields):
-            for image in images[:_SAMPLES]:
-                value = image.get(field.name) if isinstance(image, Mapping) else None
-                if value is not None:
-                    self._kinds[place] = _kind_of(value, field.type)
-                    break
-        return known != self._kinds
+    def values(
+        self, place: int, field: FieldValues, reader: Reader, left: FlagArray
+    ) -> pa.Array | None:
+        """The values of a column; None where they are none of Arrow's.
 
-    def row(self, readers: Sequence[Reader], numbers: bool = True) -> pa.StructType:
-        """The type by which Arrow reads a row.
-
-        numbers: with columns that have to be numbers in JSON, which Arrow takes in texts, too.
+        left: bool[objects], set where a value is none of its type, or may be another than it seems.
         """
-        fields = [(f.name, self._type(place, readers)) for place, f in enumerate(self.fields)]
-        return pa.struct([each for each in fields if numbers or not pt.is_decimal(each[1])])
-
-    def are_numbers(self, readers: Sequence[Reader], row_type: pa.DataType) -> bool:
-        """Tell whether a row, as Arrow reads it, has numbers in the columns that have to be numbers."""
-        kinds = [row_type.field(place) for place in range(row_type.num_fields)]
-        number_columns = {f.name for f in self.row(readers) if pt.is_decimal(f.type)}
-        return all(f.name not in number_columns or _is_number(f.type) for f in kinds)
-
-    def values(self, place: int, read: pa.Array, readers: Sequence[Reader]) -> pa.Array | None:
-        """The values of a column; None if one of them is none of its type, or may be another than it seems."""
-        field = self.fields[place]
-        if self._is_own(place, readers):
-            if pt.is_floating(field.type):
-                # A whole number -0 is 0.
-                zeros = read.filter(pc.equal(read, 0.0)).to_numpy(zero_copy_only=False)
-                # Not a safe cast, which would refuse each DOUBLE that has to be rounded to a FLOAT.
-                column = read.cast(field.type, safe=False)
-                # A number of 64 bits may be none of 32.
-                return column if finite(column) and not np.signbit(zeros).any() else None
-            return read
-        if pt.is_decimal(read.type):
-            return read
-        reader = readers[place]
-        try:
-            column = [None if value is None else reader(value) for value in read.to_pylist()]
-            return pa.array(column, field.type)
-        except (*WRONG, pa.ArrowException):
-            return None
-
-    def _is_own(self, place: int, readers: Sequence[Reader]) -> bool:
-        return _own(self.fields[place].type) and readers[place] is self._plain[place]
-
-    def _type(self, place: int, readers: Sequence[Reader]) -> pa.DataType:
-        """As what Arrow reads the values of a column."""
         dtype = self.fields[place].type
-        if self._is_own(place, readers):
-            # A number with a point is one of 64 bits before it is one of 32.
-            return pa.float64() if pt.is_floating(dtype) else dtype
-        kind = self._kinds.get(place, pa.int64() if pt.is_integer(dtype) else pa.string())
-        return (
-            pa.int64() if pt.is_decimal(kind) and readers[place] is not self._plain[place] else kind
-        )
+        mask = field.is_valid & ~left
+        # Another reader knows from a schema what a number or a text means.
+        if reader is self._plain[place]:
+            if pt.is_signed_integer(dtype):
+                return _whole_numbers(field, dtype, mask, left)
+            if pt.is_string(dtype):
+                return _texts(field, mask, left)
+            if pt.is_boolean(dtype):
+                return _truths(field, mask, left)
+            if pt.is_floating(dtype):
+                return _numbers(field, dtype, mask, left)
+            if pt.is_decimal128(dtype):
+                decimals = _decimals(field, dtype, mask)
+                if decimals is not None:
+                    return decimals
+        return _read(field, dtype, reader, mask, left)
 
 
-def _kind_of(value: Any, dtype: pa.DataType) -> pa.DataType:
-    """As what Arrow reads values such as one."""
-    if pt.is_decimal128(dtype) and isinstance(value, int | float) and not isinstance(value, bool):
-        return dtype
-    return pa.int64() if type(value) is int else pa.string()
+def _whole_numbers(
+    field: FieldValues, dtype: pa.DataType, mask: FlagArray, left: FlagArray
+) -> pa.Array:
+    numbers, is_own = field.numbers(mask & (field.kinds == WHOLE))
+    if dtype.bit_width < 64:
+        limit = 1 << (dtype.bit_width - 1)
+        is_own &= (numbers >= -limit) & (numbers < limit)
+    left |= mask & ~is_own
+    return from_scalar_words(numbers, is_own, dtype, fresh=True)
 
 
-def _is_number(dtype: pa.DataType) -> bool:
-    return pt.is_integer(dtype) or pt.is_floating(dtype) or pt.is_null(dtype)
+def _texts(field: FieldValues, mask: FlagArray, left: FlagArray) -> pa.Array:
+    texts, is_own = field.texts(mask & field.is_text)
+    left |= mask & ~is_own
+    return texts
 
 
-def _own(dtype: pa.DataType) -> bool:
-    """Tell whether Arrow reads values of a type as strictly as its reader does."""
-    return (
-        pt.is_signed_integer(dtype)
-        or pt.is_string(dtype)
-        or pt.is_boolean(dtype)
-        or pt.is_floating(dtype)
-    )
+def _truths(field: FieldValues, mask: FlagArray, left: FlagArray) -> pa.Array:
+    is_true = mask & (field.kinds == TRUE)
+    is_own = is_true | mask & (field.kinds == FALSE)
+    left |= mask & ~is_own
+    values = pa.py_buffer(np.packbits(is_true, bitorder="little"))
+    return pa.Array.from_buffers(pa.bool_(), len(mask), [bitmap(is_own), values])
+
+
+def _numbers(field: FieldValues, dtype: pa.DataType, mask: FlagArray, left: FlagArray) -> pa.Array:
+    is_number = mask & ((field.kinds == WHOLE) | (field.kinds == NUMBER))
+    written, _ = field.texts(is_number)
+    values = np.zeros(len(mask), np.float64)
+    values[is_number] = _doubles(written.drop_null())
+    with np.errstate(over="ignore"):
+        # What no FLOAT or no DOUBLE holds comes out infinite.
+        own = values.astype(dtype.to_pandas_dtype())
+    is_own = is_number & np.isfinite(own)
+    # A whole number -0 is 0, and a number too small for any double has become 0.
+    zeros = is_own & (values == 0)
+    if zeros.any():
+        whole = zeros & (field.kinds == WHOLE)
+        values[whole] = 0.0
+        own[whole] = 0.0
+        rest = np.flatnonzero(zeros & ~whole)
+        digits = pc.match_substring_regex(written.take(pa.array(rest)), "[1-9]").to_pylist()
+        is_own[rest[np.array(digits, np.bool_)]] = False
+    left |= mask & ~is_own
+    return from_floats(own, is_own, dtype)
+
+
+def _doubles(written: pa.Array) -> Any:
+    """Numbers as they are written, as float64[n]."""
+    try:
+        return written.cast(pa.float64()).to_numpy()
+    except pa.ArrowInvalid:
+        # One that no double holds.
+        return [float(text) for text in written.to_pylist()]
+
+
+def _decimals(field: FieldValues, dtype: pa.DataType, mask: FlagArray) -> pa.Array | None:
+    """Numbers with so many digits; None where not all of them are, each of which its reader may take."""
+    is_number = (field.kinds == WHOLE) | (field.kinds == NUMBER)
+    if (mask & ~is_number).any():
+        return None
+    try:
+        return field.texts(mask)[0].cast(dtype)
+    except pa.ArrowInvalid:
+        return None
+
+
+def _read(
+    field: FieldValues, dtype: pa.DataType, reader: Reader, mask: FlagArray, left: FlagArray
+) -> pa.Array | None:
+    """Values by their reader, one by one."""
+    values: list[Any] = [None] * len(mask)
+    # In their order: the unit of times is that of the first ones.
+    for at, value in _objects(field, mask):
+        try:
+            values[at] = reader(value)
+        except WRONG:
+            left[at] = True
+    try:
+        return pa.array(values, dtype)
+    except pa.ArrowException:
+        return None
+
+
+def _objects(field: FieldValues, mask: FlagArray) -> list[tuple[int, Any]]:
+    """The places and values in a mask, as those of Python's that a reader takes, in their order."""
+    values: list[Any] = [None] * len(mask)
+    numbers, are_numbers = field.numbers(mask & (field.kinds == WHOLE))
+    texts, are_texts = field.texts(mask & field.is_text)
+    places = np.flatnonzero(mask).tolist()
+    if are_numbers.any():
+        whole = numbers.tolist()
+        for at in np.flatnonzero(are_numbers).tolist():
+            values[at] = whole[at]
+    if are_texts.any():
+        values = [
+            value if text is None else text
+            for value, text in zip(values, texts.to_pylist(), strict=True)
+        ]
+    for at in np.flatnonzero(mask & ~are_numbers & ~are_texts).tolist():
+        written = field.text(at)
+        if field.is_text[at]:
+            # Half of a pair, which its reader refuses.
+            written = f'"{written}"'
+        values[at] = DECODER.decode(written)
+    return [(at, values[at]) for at in places]

@@ -1,4 +1,4 @@
-"""Plain envelopes: blocks of Debezium's messages, read by Arrow with the rows before and after as structs."""
+"""Plain envelopes: blocks of Debezium's messages, of which the rows before and after are read, and little else."""
 
 from __future__ import annotations
 
@@ -6,28 +6,32 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from aggloom.runtime.formats.base import Format, Message, values_of
-from aggloom.runtime.formats.blocks import (
-    MessageBlock,
-    Places,
-    all_whole,
-    is_whole,
-    join_texts,
-    make_token,
-    read_block,
-)
+from aggloom.runtime.formats.base import Format, Message, texts_of
+from aggloom.runtime.formats.blocks import MessageBlock
 from aggloom.runtime.formats.envelopes import Envelopes, Readers
+from aggloom.runtime.formats.json_fields import FieldValues, find_fields, index_names
+from aggloom.runtime.formats.json_scan import (
+    ABSENT,
+    OBJECT,
+    ODD,
+    Fields,
+    KnownNames,
+    begin_with,
+)
 from aggloom.runtime.formats.json_text import DECODER, Object
 from aggloom.runtime.formats.plain_columns import PlainColumns
-from aggloom.runtime.formats.plain_images import IMAGES, Images
-from aggloom.runtime.formats.plain_rows import some_objects
+from aggloom.runtime.formats.plain_images import Image, Images, is_nested, is_untold
 from aggloom.runtime.formats.rows import ImageReader
-from aggloom.runtime.formats.values import units_of
+from aggloom.runtime.formats.texts import MOST_BYTES, Bytes, Texts, Words
+from aggloom.runtime.formats.values import ColumnUnits
+from aggloom.runtime.storage.arena import FlagArray
+from aggloom.runtime.values.scalars import buffer_of
 
 _SCHEMA, _PAYLOAD = '{"schema":', ',"payload":'
-_SOURCE = pa.struct([("db", pa.string()), ("table", pa.string())])
+_TOP = ("op", "before", "after", "source", "schema", "payload")
+_LOOKED_AT = 100
+_OP, _BEFORE, _AFTER, _SOURCE, *_WRAPPER = range(len(_TOP))
 
 
 class _Head(NamedTuple):
@@ -35,6 +39,11 @@ class _Head(NamedTuple):
 
     text: bytes
     readers: Readers
+
+    @property
+    def bytes(self) -> Bytes:
+        """The text as kernels take it; uint8[n]."""
+        return np.frombuffer(self.text, np.uint8)
 
 
 class PlainEnvelopes:
@@ -44,61 +53,61 @@ class PlainEnvelopes:
         self, format: Format, rows: ImageReader, envelopes: Envelopes, readers_of: Any
     ) -> None:
         self.format, self.rows, self.envelopes = format, rows, envelopes
-        self.settings, self.names = format.settings, rows.names
         self._columns = PlainColumns(format.settings, rows.readers)
         self._readers_of, self._head = readers_of, _Head(b"", {})
-        self.filtered = not (self.settings.database is None and self.settings.table is None)
-        lower = [name.lower() for name in self.names]
-        self.lower, self.tokens = set(lower), list(map(make_token, self.names))
-        # Columns that differ in case alone are for the other reader, which knows which of them is meant.
-        self._possible = self._columns.possible and len(self.lower) == len(lower)
+        settings = format.settings
+        self._is_filtered = not (settings.database is None and settings.table is None)
+        self._top = index_names(_TOP, is_unique=True)
+        self._names = index_names(rows.names, ())
+        self._source = index_names(("db", "table"))
 
     def read(self, messages: Sequence[Message]) -> MessageBlock | None:
-        """Return the block of messages; None where there is nothing that Arrow could read."""
-        if not self._possible:
+        """Return the block of messages; None where their values are none that a block may have."""
+        texts = texts_of(messages)
+        if texts.size > MOST_BYTES:
             return None
-        values = values_of(messages)
-        places, texts = self._bodies(values)
-        if not texts:
+        starts, ends = self._bodies(texts)
+        fields = find_fields(texts.buffer, starts, ends, self._top)
+        left = (fields.marks & ODD != 0) | (fields.kinds[_WRAPPER] != ABSENT).any(axis=0)
+        is_there = texts.lengths > 0
+        # What does not begin as the others do.
+        left |= is_there & (starts == ends)
+        others = self._of_other_tables(FieldValues(fields, _SOURCE), left)
+        units = ColumnUnits(self.rows.readers)
+        images = [
+            self._read_image(FieldValues(fields, place), name, others, left)
+            for place, name in ((_BEFORE, "before"), (_AFTER, "after"))
+        ]
+        block = None
+        if images[0] is not None and images[1] is not None:
+            both = Images(self.format, self.envelopes, messages, images[0], images[1])
+            block = both.block(FieldValues(fields, _OP).letters, others, left)
+            # What is not there, or empty, says nothing.
+            block.left[~is_there] = False
+        if block is None or (block.left.any() and units.are_new):
+            # Messages that are read later may be of another unit, and were here before.
+            units.restore()
             return None
-        table = self._table(texts)
-        if table is None:
-            return None
-        images = Images(self, table, texts, lambda at: messages[places[at]])
-        # A block that is given up may have set units of times, which the next reading must not inherit.
-        restore = units_of(self.rows.readers)
-        block = images.block()
-        if block is None:
-            restore()
-            return None
-        if len(texts) == len(values):
-            return block
-        left = np.array([bool(value) for value in values], np.bool_)
-        left[places] = block.left
-        return block._replace(owners=places[block.owners], left=left)
+        return block
 
-    def _bodies(self, values: Sequence[bytes | None]) -> tuple[Places, list[bytes]]:
-        """The envelopes, out of what is around them, and where they are."""
-        first = next(filter(None, values), b"")
+    def _bodies(self, texts: Texts) -> tuple[Words, Words]:
+        """The first bytes of envelopes and those behind them; nothing of a message that has something else around."""
+        starts, ends = texts.starts, texts.ends
+        # The first that is there says how the others begin.
+        some = np.flatnonzero(texts.lengths[:_LOOKED_AT] > 0)
+        first = texts[some[0]] if len(some) else b""
         if first[: len(_SCHEMA)] != _SCHEMA.encode():
             self._head = _Head(b"", {})
         elif not self._head.text or not first.startswith(self._head.text):
             # The schema of the last block most likely begins this one, too, and is not read again then.
             self._head = self._begin(first)
-        head, cut = self._head.text, len(self._head.text)
-        if cut:
-            bodies = [
-                (place, value[cut:-1])
-                for place, value in enumerate(values)
-                if value and value.startswith(head)
-                # The brace that closes the wrapper, and goes with it.
-                and value[-1:] == b"}" and is_whole(value[cut:-1])
-            ]
-        elif all_whole(values):
-            return np.arange(len(values)), list(filter(None, values))
-        else:
-            bodies = [(place, v) for place, v in enumerate(values) if v and is_whole(v)]
-        return np.array([place for place, _ in bodies], np.int64), [text for _, text in bodies]
+        if not self._head.text:
+            return starts, ends
+        has_head = np.zeros(len(texts), np.bool_)
+        begin_with(texts.buffer, starts, ends, self._head.bytes, has_head)
+        # The brace that closes the wrapper goes with it.
+        bodies = np.where(has_head, starts + len(self._head.text), starts)
+        return bodies, np.where(has_head, ends - 1, starts)
 
     def _begin(self, first: bytes) -> _Head:
         """The schema with which a message begins; none where it is not what it looks like."""
@@ -111,40 +120,58 @@ class PlainEnvelopes:
             return _Head(b"", {})
         return _Head(text[: end + len(_PAYLOAD)].encode(), self._readers_of(schema))
 
-    def readers(self, image: str) -> Any:
-        """Return the readers of an image's columns."""
-        return self._head.readers.get(image) or self.rows.readers
+    def _of_other_tables(self, source: FieldValues, left: FlagArray) -> FlagArray:
+        """The messages of tables that are not asked for; bool[messages]."""
+        is_told = (source.kinds == OBJECT) & ~left
+        if not self._is_filtered or not is_told.any():
+            return np.zeros(len(left), np.bool_)
+        fields = self._within(source, is_told, self._source, left)
+        names = []
+        for place in range(2):
+            name = FieldValues(fields, place)
+            left |= name.is_valid & ~name.is_text
+            texts, _ = name.texts(name.is_text & ~left)
+            names.append(texts.dictionary_encode("encode"))
+        own, tables = names
+        # Each pair of names is judged once.
+        pairs = buffer_of(own.indices, np.int32).astype(np.int64) * len(tables.dictionary)
+        pairs += buffer_of(tables.indices, np.int32)
+        known, places = np.unique(pairs, return_inverse=True)
+        listed = [each.dictionary.to_pylist() for each in names]
+        is_other = [
+            self.format.is_other(
+                listed[0][pair // len(listed[1])], listed[1][pair % len(listed[1])]
+            )
+            for pair in known.tolist()
+        ]
+        return np.array(is_other, np.bool_)[places] & is_told & ~left
 
-    def _table(self, texts: list[bytes]) -> pa.Table | None:
-        """The envelopes in columns."""
-        text = join_texts(texts)
-        if text is None:
-            return None
-        table = self._read(text, len(texts))
-        if table is None and self._columns.learn(_some_images(texts)):
-            table = self._read(text, len(texts))
-        return table
+    def _within(
+        self, field: FieldValues, mask: FlagArray, names: KnownNames, left: FlagArray
+    ) -> Fields:
+        """The fields of the objects that a field has."""
+        starts, ends = field.spans
+        # The message is UTF-8, and so is each part of it.
+        bounds = starts, np.where(mask, ends, starts)
+        fields = find_fields(field.buffer, *bounds, names, is_text=True)
+        left |= fields.marks & ODD != 0
+        return fields
 
-    def _read(self, text: bytes, count: int) -> pa.Table | None:
-        fields: list[Any] = [("op", pa.string()), *([("source", _SOURCE)] * self.filtered)]
-        rows = {image: self._columns.row(self.readers(image)) for image in IMAGES}
-        table = read_block(text, count, pa.schema([*rows.items(), *fields]), "infer")
-        bare = {image: self._columns.row(self.readers(image), numbers=False) for image in IMAGES}
-        if table is None or bare == rows:
-            return table
-        # Read once more without saying their type: then Arrow tells what they are in the text.
-        as_written = read_block(text, count, pa.schema([*bare.items(), *fields]), "infer")
-        if as_written is not None and all(
-            self._columns.are_numbers(self.readers(image), as_written.schema.field(image).type)
-            for image in IMAGES
-        ):
-            return table
-        return None
-
-    def values(self, image: str, place: int, read: pa.Array) -> pa.Array | None:
-        """The values of a column of an image."""
-        return self._columns.values(place, read, self.readers(image))
-
-
-def _some_images(texts: Sequence[bytes]) -> list[Any]:
-    return [body.get(image) for body in some_objects(texts) for image in reversed(IMAGES)]
+    def _read_image(
+        self, field: FieldValues, name: str, others: FlagArray, left: FlagArray
+    ) -> Image | None:
+        """The rows before or after; None where their values are none that a block may have."""
+        is_row = (field.kinds == OBJECT) & ~others
+        # Neither a row nor NULL: the reader of single messages says what it is.
+        left |= field.is_valid & ~is_row & ~others
+        fields = self._within(field, is_row & ~left, self._names, left)
+        readers = self._head.readers.get(name) or self.rows.readers
+        own = [FieldValues(fields, place) for place in range(len(self.rows.names))]
+        columns = []
+        for place, (each, reader) in enumerate(zip(own, readers, strict=True)):
+            left |= is_nested(each) | is_untold(each)
+            column = self._columns.values(place, each, reader, left)
+            if column is None:
+                return None
+            columns.append(column)
+        return Image(is_row, own, columns)

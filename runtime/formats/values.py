@@ -254,15 +254,23 @@ class _Moments:
             raise UnsaidError(f"{error}: give time_unit (s, ms, us or ns)") from None
 
 
-def units_of(readers: Sequence[Reader]) -> Callable[[], None]:
-    """Return a function that puts time columns' units back to those of now: a failed reading says nothing of them."""
-    columns = [(read.column, read.column.unit) for read in readers if isinstance(read, _Moments)]
+class ColumnUnits:
+    """The units of time columns before a block is read: one that is given up says nothing of them."""
 
-    def restore() -> None:
-        for column, unit in columns:
+    def __init__(self, readers: Sequence[Reader]) -> None:
+        self._units = [
+            (each.column, each.column.unit) for each in readers if isinstance(each, _Moments)
+        ]
+
+    @property
+    def are_new(self) -> bool:
+        """True if a unit is known that was not."""
+        return any(column.unit != unit for column, unit in self._units)
+
+    def restore(self) -> None:
+        """Put the units back to those of then."""
+        for column, unit in self._units:
             column.unit = unit
-
-    return restore
 
 
 def _time(settings: FormatSettings) -> Reader:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
@@ -13,8 +13,8 @@ import numpy as np
 from aggloom.errors import SpecError
 from aggloom.runtime.connectors.kafka.broker import TopicPlace
 from aggloom.runtime.connectors.kafka.message_facts import locate_messages, read_facts
-from aggloom.runtime.connectors.kafka.message_memory import Texts, Words
 from aggloom.runtime.formats.base import Messages
+from aggloom.runtime.formats.texts import Texts, Words
 
 
 class Notice(NamedTuple):
@@ -82,9 +82,7 @@ class ObjectPiece(list[Any]):
 class ColumnPiece:
     """Messages in columns, that were never objects. values, keys: their texts. offsets: int64[messages]."""
 
-    def __init__(
-        self, place: TopicPlace, values: Sequence[Any], keys: Sequence[Any], offsets: Words
-    ) -> None:
+    def __init__(self, place: TopicPlace, values: Texts, keys: Texts, offsets: Words) -> None:
         self.place, self.values, self.keys, self.offsets = place, values, keys, offsets
 
     def __len__(self) -> int:
@@ -104,6 +102,23 @@ class ColumnPiece:
         return ColumnPiece(self.place, self.values[own], self.keys[own], self.offsets[own])
 
 
+class _JoinedLater(Sequence[bytes | None]):
+    """Texts of several pieces as one sequence; they are put together where one is asked for."""
+
+    def __init__(self, parts: Sequence[Texts]) -> None:
+        self._parts, self._length = parts, sum(map(len, parts))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._whole[at]
+
+    @cached_property
+    def _whole(self) -> Texts:
+        return Texts.join(self._parts)
+
+
 def join_pieces(pieces: Sequence[Fetched]) -> Messages:
     """Pieces one after the other as a decoder takes them."""
     columns = [piece for piece in pieces if isinstance(piece, ColumnPiece)]
@@ -121,29 +136,9 @@ def as_messages(block: Sequence[Any]) -> Messages:
     return Messages(values, keys, locate_messages(block), partial(read_facts, block))
 
 
-class _Chain(Sequence[bytes | None]):
-    """Texts of several pieces as one sequence; they are put together where one is asked for."""
-
-    def __init__(self, parts: Sequence[Sequence[bytes | None]]) -> None:
-        self._parts, self._length = parts, sum(map(len, parts))
-        self._listed: list[bytes | None] | None = None
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __getitem__(self, at: Any) -> Any:
-        if self._listed is None:
-            self._listed = list(chain.from_iterable(map(_list, self._parts)))
-        return self._listed[at]
-
-
-def _list(texts: Sequence[bytes | None]) -> Sequence[bytes | None]:
-    return texts.text_list if isinstance(texts, Texts) else texts
-
-
 def _join_columns(pieces: Sequence[ColumnPiece]) -> Messages:
-    values = list(chain.from_iterable(_list(piece.values) for piece in pieces))
-    keys = _Chain([piece.keys for piece in pieces])
+    values = Texts.join([piece.values for piece in pieces])
+    keys = _JoinedLater([piece.keys for piece in pieces])
     ends = np.cumsum([len(piece) for piece in pieces])
 
     def locate(at: int) -> str:

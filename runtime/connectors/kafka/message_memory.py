@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from aggloom.runtime.formats.texts import BETWEEN, SPARE, Bytes, Texts, Words
 from aggloom.runtime.storage.jit import kernel
 
-Words = npt.NDArray[np.int64]  # int64[n]
-Bytes = npt.NDArray[np.uint8]  # uint8[n]
 IS_KNOWN_LAYOUT = sys.maxsize > 1 << 32 and sys.byteorder == "little"
 """True where a message lies in memory as `read_fields` has it."""
 WORDS = 9
@@ -20,7 +16,6 @@ WORDS = 9
 ERROR, TOPIC, PARTITION, VALUE, VALUE_LENGTH, KEY, KEY_LENGTH, OFFSET = range(8)
 """The words of a message: error and partition are 32 bits, topic, value and key are addresses."""
 _LOW_BITS = (1 << 32) - 1
-_BETWEEN = b"\n"
 
 
 class _Memory:
@@ -40,48 +35,19 @@ def read_fields(addresses: Words) -> Words:
     low = int(addresses.min())
     span = (int(addresses.max()) - low) // 8 + WORDS
     memory = np.asarray(_Memory(low, span, "<i8"))
-    fields = np.array([memory[((addresses - low) >> 3) + word] for word in range(WORDS - 1)])
+    fields = np.empty((WORDS - 1, len(addresses)), np.int64)
+    _copy_words(memory, (addresses - low) >> 3, fields)
     fields[ERROR] &= _LOW_BITS
     fields[PARTITION] &= _LOW_BITS
     return fields
 
 
-class Texts(Sequence[bytes | None]):
-    """Texts in a row, each followed by the end of a line; made into Python's where they are asked for.
-
-    lengths: int64[texts], -1 of one that is not there.
-    """
-
-    def __init__(self, joined: Bytes, lengths: Words) -> None:
-        self._joined, self._lengths = joined, lengths
-        self._listed: list[bytes | None] | None = None
-
-    def __len__(self) -> int:
-        return len(self._lengths)
-
-    def __getitem__(self, at: Any) -> Any:
-        return self.text_list[at]
-
-    @property
-    def text_list(self) -> list[bytes | None]:
-        """The texts as a list."""
-        if self._listed is None:
-            self._listed = self._cut()
-        return self._listed
-
-    def _cut(self) -> list[bytes | None]:
-        """The texts one after the other."""
-        text = self._joined.tobytes()
-        if text.count(_BETWEEN) == len(self) and (not len(self) or self._lengths.min() >= 0):
-            # None has an end of a line in it, so that Python's own search finds all at once.
-            found: list[bytes | None] = text.split(_BETWEEN)  # type: ignore[assignment]
-            found.pop()
-            return found
-        ends = np.cumsum(np.maximum(self._lengths, 0) + 1).tolist()
-        return [
-            None if length < 0 else text[end - 1 - length : end - 1]
-            for length, end in zip(self._lengths.tolist(), ends, strict=True)
-        ]
+@kernel
+def _copy_words(memory: Words, starts: Words, fields: Words) -> None:
+    """Copy the words of messages; fields: int64[words, messages], of one message after the other as they lie."""
+    for number in range(len(starts)):
+        for word in range(len(fields)):
+            fields[word, number] = memory[starts[number] + word]
 
 
 def copy_texts(addresses: Words, lengths: Words) -> Texts:
@@ -89,15 +55,16 @@ def copy_texts(addresses: Words, lengths: Words) -> Texts:
     present = addresses != 0
     own_lengths = np.where(present, lengths, -1)
     sizes = np.maximum(own_lengths, 0)
-    joined = np.empty(int(sizes.sum()) + len(addresses), np.uint8)
+    joined = np.empty(int(sizes.sum()) + len(addresses) + SPARE, np.uint8)
+    joined[-SPARE:] = BETWEEN[0]
     if not present.any():
-        joined[:] = ord(_BETWEEN)
-        return Texts(joined, own_lengths)
+        joined[:] = BETWEEN[0]
+        return Texts.pack(joined, own_lengths)
     low = int(addresses[present].min())
     high = int((addresses + sizes)[present].max())
     memory = np.asarray(_Memory(low, max(high - low, 1), "|u1"))
     _copy(memory, np.where(present, addresses - low, 0), sizes, joined)
-    return Texts(joined, own_lengths)
+    return Texts.pack(joined, own_lengths)
 
 
 @kernel

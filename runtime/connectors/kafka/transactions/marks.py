@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import json as pa_json
 
 from aggloom.errors import DataError, SpecError
 from aggloom.runtime.avro.settings import schema_registry
 from aggloom.runtime.connectors.kafka.message_facts import locate_messages
 from aggloom.runtime.formats.avro_messages import AvroMessages
 from aggloom.runtime.formats.base import FormatSettings, Unreadable
-from aggloom.runtime.formats.blocks import join_texts, read_block
 from aggloom.runtime.formats.json_text import Object, objects, text_of
 
 FORMATS = ("debezium-json", "debezium-avro")
@@ -28,6 +28,8 @@ _OF_POSTGRES = r"^(\d+):\d+$"
 """PostgreSQL's connector writes the transaction's number and the place in the log of that event or end alone."""
 _EVENT = pa.struct([("id", pa.string()), ("total_order", pa.int64())])
 _OF_EVENT = [pa.field("op", pa.string()), pa.field("transaction", _EVENT)]
+_LONG, _DEEP = 2_048, 256
+"""Messages of more bytes are looked at for how deep they may go, as Arrow reads by recursion."""
 _COUNT = pa.struct([("data_collection", pa.string()), ("event_count", pa.int64())])
 _OF_END = [
     pa.field("status", pa.string()),
@@ -148,11 +150,8 @@ class TransactionMarks:
         """Return the fields of messages in columns; None where they have to be read one by one."""
         if self._avro is not None or not places:
             return None
-        text = join_texts([messages[at].value() for at in places])
-        if text is None:
-            return None
-        schema = pa.schema([*fields, pa.field("payload", pa.struct(fields))])
-        table = read_block(text, len(places), schema, "ignore")
+        texts = [messages[at].value() for at in places]
+        table = _read_objects(texts, pa.schema([*fields, pa.field("payload", pa.struct(fields))]))
         if table is None:
             return None
         *bare, payload = (column.combine_chunks() for column in table.columns)
@@ -199,3 +198,21 @@ class TransactionMarks:
             f"`transaction.total_order`), which Debezium writes with {_METADATA}. Messages from before it was set have "
             "none: let Debezium write new topics (another topic.prefix), or leave transaction_topic out."
         )
+
+
+def _read_objects(texts: Sequence[bytes], columns: pa.Schema) -> pa.Table | None:
+    """A row for each text, by Arrow; None if one of them may be no object of these columns, or too deep for Arrow."""
+    if any(len(each) > _LONG and each.count(b"[") + each.count(b"{") > _DEEP for each in texts):
+        return None
+    text = b"\n".join(texts)
+    try:
+        text.decode()
+        table = pa_json.read_json(
+            pa.BufferReader(text),
+            pa_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+            pa_json.ParseOptions(explicit_schema=columns, unexpected_field_behavior="ignore"),
+        )
+    except (pa.ArrowException, UnicodeDecodeError, OverflowError):
+        return None
+    # What follows an object that is not closed, or another in the same text, makes other rows than there are texts.
+    return table if table.num_rows == len(texts) else None
