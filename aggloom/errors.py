@@ -116,6 +116,10 @@ class InvalidCastError(ArithmeticOverflowError, ValueError):
     """A value that the type it is cast to does not have."""
 
 
+class RaisedError(DataError, ValueError):
+    """An error that the query itself raises for a row, by RAISE_ERROR or ASSERT_TRUE."""
+
+
 class CardinalityError(DataError, ValueError):
     """More rows where there may be only one."""
 

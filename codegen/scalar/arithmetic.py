@@ -10,6 +10,8 @@ from sqlglot import exp
 
 from aggloom.codegen.scalar.dates import by_days, by_interval
 from aggloom.codegen.scalar.entry import entry, kernel, whole_number
+from aggloom.codegen.scalar.interval_forms import is_interval
+from aggloom.codegen.scalar.intervals import shift_by_made
 from aggloom.codegen.scalar.logic import number
 from aggloom.codegen.scalar.lowered_expression import (
     LoweredExpression,
@@ -48,6 +50,10 @@ def _binary(operator: str) -> Rule:
         cut = lower_cut(low, node)
         if cut is not None:
             return cut
+        if operator in "+-" and is_interval(node.right):
+            return shift_by_made(low, node, node.left, node.right)
+        if operator == "+" and is_interval(node.left):
+            return shift_by_made(low, node, node.right, node.left)
         left, right = low.lower(node.left), low.lower(node.right)
         if operator in "+-" and left.type == pa.date32():
             return by_days(low, node, left, right)

@@ -54,8 +54,8 @@ def _choose(
     dtype = values[-1].type
     _refuse_nested(dtype, node)
     # Align has cast all values to one type: NULL among them means that all are NULL.
-    if any(value.is_null for value in values):
-        return constant(None, pa.null())
+    if pa.types.is_null(dtype):
+        return _no_type(node, values)
     # SQL computes a branch only for the rows that reach it: CASE WHEN b <> 0 THEN a / b END must not fail where b is 0.
     # Arrow's case_when computes every branch for every row. The first condition is of all rows, so it may raise.
     # And it has no kernel for VARIANTs.
@@ -73,8 +73,8 @@ def _coalesce(low: ExpressionLowering, node: exp.Coalesce) -> LoweredExpression:
     values = low.align_values([node.this, *node.expressions], node)
     dtype = values[0].type
     _refuse_nested(dtype, node)
-    if any(value.is_null for value in values):
-        return constant(None, pa.null())
+    if pa.types.is_null(dtype):
+        return _no_type(node, values)
     # The first value is of all rows in any case; and Arrow has no kernel for VARIANTs.
     if dtype == VARIANT or any(value.raises for value in values[1:]):
         listing = ", ".join(low.branch(value) for value in values)
@@ -96,6 +96,15 @@ def _extreme(
     # Spark puts NaN above all other floats, where Arrow's kernels pass over it.
     word = compared if dtype in (*FLOATS, INSTANT, pa.bool_(), pa.binary()) else others
     return _of(f"{word}({', '.join(value.text for value in values)})", dtype, values)
+
+
+def _no_type(node: exp.Expression, values: list[LoweredExpression]) -> LoweredExpression:
+    """NULL in place of branches that are all NULL; raises UnsupportedExpressionError where one is an error."""
+    if any(value.raises for value in values):
+        raise unsupported_error(
+            node, "has no type; write CAST(... AS type) around one of its values."
+        )
+    return constant(None, pa.null())
 
 
 def _of(text: str, dtype: pa.DataType, values: list[LoweredExpression]) -> LoweredExpression:

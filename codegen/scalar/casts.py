@@ -86,6 +86,9 @@ def _cast(
     # NULL has every type, also those that nothing else can be cast to.
     if value.is_null:
         return constant(None, dtype)
+    # RAISE_ERROR(..) has no type of its own.
+    if pa.types.is_null(source):
+        return call("pc.cast({0}, {to})", dtype, value, to=type_text(dtype))
     if VARIANT in (source, dtype):
         return _cast_variant(low, value, dtype, node, (), sql)
     folded = _fold_literal(value, dtype)
@@ -242,6 +245,9 @@ def _from_text(
 ) -> LoweredExpression:
     if dtype == pa.binary():
         return call("pc.cast({0}, pa.binary())", dtype, value)
+    if dtype == TIME_OF_DAY:
+        text = "scalar.times_of_day.text_to_time({0}, {sql})"
+        return call(text, dtype, value, sql=sql, raises=True)
     # A text without a zone is on the clocks of the session's.
     if dtype == INSTANT and not is_utc(low.zone):
         text = "scalar.text_to_instant({0}, {zone}, {sql})"
@@ -271,6 +277,8 @@ def _to_text(
         return call("scalar.float_to_text({0})", pa.string(), value)
     if pa.types.is_timestamp(value.type):
         return call("scalar.timestamp_to_text({0})", pa.string(), wall_clock(low, value))
+    if value.type == TIME_OF_DAY:
+        return call("scalar.times_of_day.time_to_text({0})", pa.string(), value)
     raise _cast_error(value, pa.string(), node)
 
 
@@ -285,6 +293,8 @@ def _time(
         return wall_clock(low, value)
     if dtype == pa.date32():
         return call("scalar.date_of({0})", dtype, wall_clock(low, value))
+    if dtype == TIME_OF_DAY and value.type in (INSTANT, WALL_CLOCK):
+        return call("scalar.times_of_day.time_of({0})", dtype, wall_clock(low, value))
     if dtype == WALL_CLOCK and value.type == pa.date32():
         return call("pc.cast({0}, {to})", dtype, value, to=to)
     if dtype == INSTANT and value.type in (WALL_CLOCK, pa.date32()):

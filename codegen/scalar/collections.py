@@ -60,6 +60,16 @@ def _map(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     )
 
 
+def _tuple(low: ExpressionLowering, node: exp.Tuple) -> LoweredExpression:
+    """(a, b) as a row; rows are compared by Spark."""
+    parent = node.parent
+    while isinstance(parent, exp.Paren):
+        parent = parent.parent
+    if isinstance(parent, exp.Predicate):
+        raise unsupported_error(node, NEEDS_SPARK)
+    return _row(named=False)(low, node)
+
+
 def _row(named: bool) -> Rule:
     """STRUCT(a, b AS c) and NAMED_STRUCT('name', value, ..)."""
 
@@ -252,6 +262,7 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
         exp.Array, ("array(i, 2, b)", "array(s, t)", "ARRAY(1.5, m)"), _array, "value_constructor"
     ),
     entry("map", ("map('a', i, 'b', b)", "map(1, s)"), _map),
+    entry(exp.Tuple, "(i, s)", _tuple),
     entry("struct", ("struct(i, s AS t, 1)", "struct(d)"), _row(False)),
     entry("named_struct", ("named_struct('x', i, 'y', s)",), _row(True)),
     entry(

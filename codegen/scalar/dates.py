@@ -13,7 +13,7 @@ from aggloom.codegen.scalar.lowered_expression import LoweredExpression, call, c
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry, Rule
 from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.spark_text import spark_text
-from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
+from aggloom.codegen.spec.dtypes import INSTANT, TIME_OF_DAY, WALL_CLOCK
 
 _INT: Final = pa.int32()
 _DATE: Final = pa.date32()
@@ -72,6 +72,14 @@ def microseconds_of(interval: exp.Interval) -> int | None:
     text = interval.this.this if isinstance(interval.this, exp.Literal) else ""
     size = _MICROSECONDS.get(unit.name.upper().removesuffix("S") if unit is not None else "")
     # Months and years have no fixed length.
+    return int(text) * size if size and str(text).lstrip("-").isdigit() else None
+
+
+def months_of(interval: exp.Interval) -> int | None:
+    """The months of an interval of whole months or years; None for others."""
+    unit = interval.args.get("unit")
+    text = interval.this.this if isinstance(interval.this, exp.Literal) else ""
+    size = _MONTHS.get(unit.name.upper().removesuffix("S") if unit is not None else "")
     return int(text) * size if size and str(text).lstrip("-").isdigit() else None
 
 
@@ -178,6 +186,9 @@ def _of(
         # A text is read as the part needs it: a time of day is of an instant, a day of a date.
         value = low.cast(value, INSTANT if name in _TIMES else _DATE, node)
         value = casts.wall_clock(low, value) if name in _TIMES else value
+    elif value.type == TIME_OF_DAY and name in _TIMES:
+        # Of the first day of 1970, for Arrow has no parts of times alone.
+        value = call('pc.cast(pc.cast({0}, pa.int64()), pa.timestamp("us"))', WALL_CLOCK, value)
     else:
         value = clock(low, argument)
     # A date has no time of day.
@@ -248,13 +259,18 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
         ),
     ),
     entry("weekday", "weekday(d)", kernel("pc.cast(pc.day_of_week({0}), pa.int32())", _INT, CLOCK)),
-    entry(exp.Hour, ("hour(n)", "hour(w)", "hour('2020-02-29 12:30')"), _part("HOUR")),
-    entry(exp.Minute, "minute(n)", _part("MINUTE")),
-    entry(exp.Second, "second(n)", _part("SECOND")),
+    entry(exp.Hour, ("hour(n)", "hour(w)", "hour(h)", "hour('2020-02-29 12:30')"), _part("HOUR")),
+    entry(exp.Minute, ("minute(n)", "minute(h)"), _part("MINUTE")),
+    entry(exp.Second, ("second(n)", "second(h)"), _part("SECOND")),
     entry(
         exp.Extract,
         (
-            *("EXTRACT(YEAR FROM d)", "EXTRACT(HOUR FROM w)", "EXTRACT(SECOND FROM n)"),
+            *(
+                "EXTRACT(YEAR FROM d)",
+                "EXTRACT(HOUR FROM w)",
+                "EXTRACT(SECOND FROM n)",
+                "EXTRACT(SECOND FROM h)",
+            ),
             *("EXTRACT(DOW FROM d)", "EXTRACT(DOW_ISO FROM n)", "EXTRACT(YEAROFWEEK FROM u)"),
         ),
         _extract,

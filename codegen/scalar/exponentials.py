@@ -1,4 +1,4 @@
-"""Exponentials, logarithms, powers and their inverses, to the bit those of Spark."""
+"""Exponentials, logarithms, powers and angles with the bits of Java's StrictMath, which for most are Spark's."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from aggloom.codegen.scalar.lowered_expression import LoweredExpression
 from aggloom.codegen.scalar.lowering import ExpressionLowering, LoweringEntry, Rule
 
 _DOUBLE: Final = pa.float64()
+_CIRCULAR: Final = {"sin": "f", "cos": "g", "tan": "f", "cot": "i", "csc": "m", "sec": "l"}
+"""An argument for each of the circular functions."""
 
 
 def _of_one(function: str) -> Rule:
@@ -64,5 +66,9 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry("asin", ("asin(f)", "asin(0.75)"), _of_one("strict_angles.asin")),
     entry("acos", ("acos(f)", "acos(-0.25)"), _of_one("strict_angles.acos")),
     entry("atan", ("atan(f)", "atan(m)"), _of_one("strict_angles.atan")),
+    *(
+        entry(name, f"{name}({argument})", _of_one(f"strict_circles.{name}"))
+        for name, argument in _CIRCULAR.items()
+    ),
     entry("atan2", ("atan2(f, g)", "atan2(i, l)"), _of_two("strict_angles.angle")),
 )

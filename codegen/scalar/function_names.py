@@ -16,7 +16,6 @@ _PLACES: Final = (exp.Hint, exp.Table, exp.Lateral, exp.TableFromRows)
 """Parents below which an exp.Anonymous is no scalar function: a hint, or a source in FROM."""
 _OWN: Final = frozenset({"proctime"})
 _FIXES: Final = {
-    "current_row_timestamp": "write PROCTIME()",
     "current_watermark": "write NOW() in WHERE for rows that leave by the clock; windows drop late rows",
     "inet_aton": "write a column of the input that holds it",
     "inet_ntoa": "write a column of the input that holds it",

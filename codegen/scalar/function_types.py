@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from aggloom.codegen.scalar.arguments import Arguments, Infer, Rule, first_type, fixed_type
 from aggloom.codegen.scalar.fixed_types import FIXED
+from aggloom.codegen.scalar.number_formats import number_type
 from aggloom.codegen.scalar.operand_types import arithmetic_type, common, round_type
 from aggloom.codegen.scalar.own_functions import OWN_FUNCTIONS
 from aggloom.codegen.scalar.promotion import is_number
@@ -358,6 +359,8 @@ RULES: Final[dict[str, Rule]] = {
     **dict.fromkeys(("bround", "round"), _round_type),
     "sequence": _sequence,
     "struct": _struct,
+    **dict.fromkeys(("to_number", "try_to_number"), number_type),
+    "time_bucket": lambda given: given.type(1),
     "transform": _transform_type,
     "transform_keys": _map_rule(keys=True),
     "transform_values": _map_rule(keys=False),

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from aggloom.codegen.scalar import (
     arithmetic,
+    assertions,
     branching,
     clocks,
     collections,
@@ -16,14 +17,17 @@ from aggloom.codegen.scalar import (
     encodings,
     exponentials,
     flink_entries,
+    intervals,
     json_texts,
     lambdas,
     logic,
+    number_formats,
     numbers,
     patterns,
     shorthand,
     sql_json,
     texts,
+    times_of_day,
     variants,
     words,
 )
@@ -33,15 +37,21 @@ OWN_FAMILY: Final = "Functions of Flink that Spark lacks"
 """The family of the functions in `own_functions`."""
 FAMILIES: Final = {
     "Values, logic and comparisons": (*logic.ENTRIES, *shorthand.ENTRIES),
-    "Conditionals": branching.ENTRIES,
+    "Conditionals": (*branching.ENTRIES, *assertions.ENTRIES),
     "Arithmetic": (*arithmetic.ENTRIES, *numbers.ENTRIES, *exponentials.ENTRIES),
-    "Texts": (*texts.ENTRIES, *patterns.ENTRIES, *words.ENTRIES),
+    "Texts": (*texts.ENTRIES, *patterns.ENTRIES, *words.ENTRIES, *number_formats.ENTRIES),
     "Encodings, hashes and URLs": encodings.ENTRIES,
     "Arrays, maps and rows": (*collections.ENTRIES, *lambdas.ENTRIES),
     "JSON": json_texts.ENTRIES,
     "VARIANT": variants.ENTRIES,
     OWN_FAMILY: (*sql_json.ENTRIES, *flink_entries.ENTRIES),
-    "Dates and times": (*dates.ENTRIES, *date_texts.ENTRIES, *clocks.ENTRIES),
+    "Dates and times": (
+        *dates.ENTRIES,
+        *date_texts.ENTRIES,
+        *clocks.ENTRIES,
+        *times_of_day.ENTRIES,
+        *intervals.ENTRIES,
+    ),
 }
 BY_NODE: Final[dict[type[exp.Expression] | str, LoweringEntry]] = {
     node: entry for entries in FAMILIES.values() for entry in entries for node in entry.nodes

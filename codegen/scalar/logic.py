@@ -187,6 +187,11 @@ def _in(low: ExpressionLowering, node: exp.In) -> LoweredExpression:
 
 def _lower_between(low: ExpressionLowering, node: exp.Between) -> LoweredExpression:
     value, bottom, top = node.this, node.args["low"], node.args["high"]
+    if node.args.get("symmetric"):
+        # Flink's: the bounds come in any order.
+        pairs = ((bottom, top), (top, bottom))
+        either = [exp.Between(this=value.copy(), low=a.copy(), high=b.copy()) for a, b in pairs]
+        return low.lower(exp.Or(this=either[0], expression=either[1]))
     # Both comparisons by themselves: the bounds may have other types than each other.
     above = compare_values(low, low.align_values([value, bottom], node), "greater_equal", node)
     return both(
@@ -210,6 +215,7 @@ def _like(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
 
 CASTS: Final = (
     *("CAST(i AS STRING)", "CAST(m AS STRING)", "CAST(x38 AS STRING)", "CAST(d AS STRING)"),
+    *("CAST(h AS STRING)", "CAST(w AS TIME)", "CAST('9:05 PM' AS TIME)", "TRY_CAST(s AS TIME)"),
     *("CAST(p AS STRING)", "CAST(n AS STRING)", "CAST(w AS STRING)", "CAST(i AS BIGINT)"),
     *("CAST(i AS DOUBLE)", "CAST(l AS FLOAT)", "CAST(f AS FLOAT)", "CAST(r AS DOUBLE)"),
     *("CAST(i AS BOOLEAN)", "CAST(f AS BOOLEAN)", "CAST(p AS INT)", "CAST(p AS DECIMAL(3,1))"),
@@ -286,7 +292,10 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
         _in,
     ),
     entry(
-        exp.Between, ("i BETWEEN 0 AND l", "s BETWEEN 'a' AND 'b'"), _lower_between, "low", "high"
+        exp.Between,
+        ("i BETWEEN 0 AND l", "s BETWEEN 'a' AND 'b'"),
+        _lower_between,
+        *("low", "high", "symmetric"),
     ),
     entry(exp.Like, ("s LIKE '%b%'", "s LIKE 'a_c'", "s NOT LIKE 'a%'", "s LIKE t"), _like),
     entry(exp.ILike, "s ILIKE 'A%'", _like),

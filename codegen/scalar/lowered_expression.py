@@ -35,8 +35,8 @@ class LoweredExpression:
 
     @property
     def is_null(self) -> bool:
-        """True if it is NULL of no type yet."""
-        return bool(pa.types.is_null(self.type))
+        """True if it is NULL of no type yet, and not an error in its place."""
+        return bool(pa.types.is_null(self.type)) and not self.raises
 
 
 def call(

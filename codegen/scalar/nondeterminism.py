@@ -21,7 +21,6 @@ CHANGING: Final = frozenset(
         "current_schema",
         "current_time",
         "current_timestamp",
-        "current_timezone",
         "current_user",
         "input_file_block_length",
         "input_file_block_start",

@@ -9,7 +9,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.scalar.expressions import parse_scalar
-from aggloom.codegen.scalar.own_functions import is_own_call
+from aggloom.codegen.scalar.module import ROWS, lower
+from aggloom.codegen.scalar.own_functions import is_own_call, is_strict_call
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.scalar.variant_types import makes_variant
@@ -55,24 +56,29 @@ def _is_variant(node: exp.Expression, types: Mapping[str, pa.DataType]) -> bool:
 
 @dataclass
 class OwnCalls:
-    """The calls of some expressions that Spark lacks, by the column that stands in their place.
+    """The calls of some expressions that a worker computes, by the column that stands in their place.
 
     start: how the columns' names begin; no other column of the rows may. types: those of the rows' columns by name.
+    zone: the session's time zone. tried: the columns that are NULL in rows for which the call fails.
     """
 
     start: str
     types: Mapping[str, pa.DataType]
+    zone: str = "UTC"
     columns: dict[str, str] = field(default_factory=dict)
+    tried: set[str] = field(default_factory=set)
 
     def take_out(self, sql: str) -> str:
         """The expression with a column in place of each such call; raises UnsupportedExpressionError in a lambda."""
         tree = parse_scalar(sql)
         # Unchanged text stays as its user wrote it: writing a tree anew could change its form.
-        if not mentions_own_calls(tree):
+        if not mentions_own_calls(tree) and not any(map(is_strict_call, tree.walk())):
             return sql
         return deep(lambda: spark_text(tree.transform(self._replace_call)))
 
     def _replace_call(self, node: exp.Expression) -> exp.Expression:
+        if self._is_computed_strictly(node):
+            return self._replace_strict_call(node)
         if not needs_worker(node, self.types):
             return node
         if node.find_ancestor(exp.Lambda) is not None:
@@ -80,12 +86,45 @@ class OwnCalls:
                 f"expression {spark_text(node)}: Spark lacks this function, and a worker computes it for whole rows, "
                 "not in a lambda; write one of Spark's there."
             )
+        return self._add_column(node)
+
+    def _add_column(self, node: exp.Expression) -> exp.Column:
         sql = spark_text(node)
         # Equal calls share a column, so that a worker computes the value once.
         known = {text: name for name, text in self.columns.items()}
         name = known.get(sql, f"{self.start} {len(self.columns)}")
         self.columns[name] = sql
         return exp.column(name, quoted=True)
+
+    def _replace_strict_call(self, node: exp.Expression) -> exp.Expression:
+        """The column of a call that Spark has too; Spark's own where it is NULL, as in rows for which it fails.
+
+        A worker computes all rows, also those that a branch or a filter spares an error: Spark decides about those.
+        """
+        column = self._add_column(node)
+        # With a call in it that Spark lacks there is none of Spark's to fall back on.
+        if mentions_own_calls(node):
+            return column
+        self.tried.add(column.name)
+        known = exp.Is(this=column, expression=exp.null())
+        return exp.If(this=known, true=node.copy(), false=column.copy())
+
+    def _is_computed_strictly(self, node: exp.Expression) -> bool:
+        """Tell whether a worker computes a call that Spark has too, for bits that no processor changes."""
+        in_lambda = any(
+            any(map(is_strict_call, each.walk()))
+            for each in node.iter_expressions()
+            if isinstance(each, exp.Lambda)
+        )
+        # What stands in a lambda is computed with the function that the lambda is given to.
+        if not (in_lambda or is_strict_call(node)) or node.find_ancestor(exp.Lambda) is not None:
+            return False
+        # An argument that only Spark evaluates takes the call along: no other engine can run such a query.
+        try:
+            lower(spark_text(node), {ROWS: pa.schema(list(self.types.items()))}, self.zone)
+        except SpecError:
+            return False
+        return True
 
 
 def with_typed_nulls(sql: str, types: Mapping[str, pa.DataType]) -> str:

@@ -70,3 +70,12 @@ OWN_FUNCTIONS: Final[dict[str, OwnFunction]] = {
 def is_own_call(node: exp.Expression) -> bool:
     """Tell whether a node is a call of a function that Spark lacks."""
     return isinstance(node, exp.Anonymous) and node.name.lower() in OWN_FUNCTIONS
+
+
+STRICT: Final = frozenset(("cos", "cot", "csc", "sec", "sin", "tan"))
+"""Functions of Spark whose last bit Java leaves to the processor: workers compute them where they can."""
+
+
+def is_strict_call(node: exp.Expression) -> bool:
+    """Tell whether a node is a call of a function that is computed with the bits of StrictMath."""
+    return isinstance(node, exp.Anonymous) and node.name.lower() in STRICT

@@ -22,6 +22,7 @@ from aggloom.active_session import active_analyser
 from aggloom.codegen.catalogue.registry import list_functions
 from aggloom.codegen.scalar.dialect import ScalarSpark
 from aggloom.codegen.scalar.function_types import part_type, result_type
+from aggloom.codegen.scalar.interval_forms import OF_DATES, is_interval
 from aggloom.codegen.scalar.operand_types import (
     arithmetic_type,
     common,
@@ -32,7 +33,6 @@ from aggloom.codegen.scalar.operand_types import (
 )
 from aggloom.codegen.scalar.promotion import is_number
 from aggloom.codegen.scalar.spark_text import spark_text
-from aggloom.codegen.scalar.time_digits import is_interval
 from aggloom.codegen.scalar.variant_types import compared_error
 from aggloom.codegen.spec.dtypes import INSTANT, VARIANT, parse_type, type_name
 from aggloom.errors import (
@@ -68,7 +68,7 @@ _INT: Final = (
 )
 # What Spark's parser reads as a call, and sqlglot as an operator.
 _CALLS: Final = (
-    *(exp.Func, exp.DPipe, exp.AtTimeZone, exp.FromTimeZone),
+    *(exp.Func, exp.DPipe, exp.Tuple, exp.AtTimeZone, exp.FromTimeZone),
     *(exp.BitwiseLeftShift, exp.BitwiseRightShift),
 )
 _ARITHMETIC: Final = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
@@ -209,6 +209,8 @@ def _shift_type(
         return time
     if pa.types.is_date(time) and pa.types.is_integer(other):
         return time
+    if pa.types.is_date(time) and is_interval(by):
+        return time if by.name.upper() in OF_DATES else INSTANT
     if pa.types.is_date(time) and pa.types.is_duration(other) and isinstance(by, exp.Interval):
         # Of YEAR TO MONTH and its like the last word says how fine it is.
         last = by.unit.expression if isinstance(by.unit, exp.IntervalSpan) else by.unit
@@ -237,6 +239,9 @@ def _call_type(node: exp.Expression, types: Types) -> pa.DataType | None:
     def type_of(part: exp.Expression, bound: Types | None = None) -> pa.DataType:
         return infer(part, {**types, **bound} if bound else types)
 
+    # (a, b) outside of IN is a row, as in Spark.
+    if isinstance(node, exp.Tuple):
+        return result_type("struct", node.expressions, type_of)
     # A chain of || is flat, so that a long one is not deep.
     if isinstance(node, exp.DPipe):
         return result_type("concat", list(node.flatten(unnest=False)), type_of)

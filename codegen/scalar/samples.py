@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
+from aggloom.codegen.spec.dtypes import INSTANT, TIME_OF_DAY, WALL_CLOCK
 
 _NAN: Final = float("nan")
 _INF: Final = float("inf")
@@ -85,6 +85,13 @@ _COLUMNS: Final[dict[str, tuple[list[Any], pa.DataType]]] = {
         ],
         INSTANT,
     ),
+    "h": (
+        [
+            *("23:59:59.999999", None, "00:00:00", "12:30:00", "09:05:07.25"),
+            *("12:00:00.000001", "11:59:59.999", "18:00:01"),
+        ],
+        TIME_OF_DAY,
+    ),
     "e": (
         [{"a": 1, "b": "x"}, None, {"a": None, "b": "y"}, *({"a": n, "b": None} for n in range(5))],
         pa.struct([("a", pa.int32()), ("b", pa.string())]),
@@ -129,6 +136,8 @@ def _array(values: list[Any], dtype: pa.DataType) -> pa.Array:
         values = [None if value is None else Decimal(str(value)) for value in values]
     if dtype == pa.date32():
         values = [None if v is None else datetime.date.fromisoformat(str(v)) for v in values]
+    if dtype == TIME_OF_DAY:
+        values = [None if v is None else datetime.time.fromisoformat(str(v)) for v in values]
     if pa.types.is_timestamp(dtype):
         zone = None if dtype.tz is None else datetime.UTC
         moments = [None if v is None else datetime.datetime.fromisoformat(str(v)) for v in values]

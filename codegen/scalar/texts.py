@@ -128,9 +128,14 @@ def _contains(word: str) -> Rule:
 
 
 def _position(low: ExpressionLowering, node: exp.StrPosition) -> LoweredExpression:
-    part = quoted(literal_text(node.args["substr"], node))
-    text = "scalar.position({0}, {wanted})"
-    return call(text, pa.int32(), low.text(node.this), wanted=part)
+    wanted, start = node.args["substr"], node.args.get("position")
+    if start is None and isinstance(wanted, exp.Literal):
+        text = "scalar.position({0}, {wanted})"
+        part = quoted(literal_text(wanted, node))
+        return call(text, pa.int32(), low.text(node.this), wanted=part)
+    first = exp.Literal.number(1) if start is None else start
+    values = [low.text(node.this), low.text(wanted), low.as_type(first, pa.int32())]
+    return call_by_row("words.locate", pa.int32(), values, node, nulls=True)
 
 
 ENTRIES: Final[tuple[LoweringEntry, ...]] = (
@@ -179,8 +184,11 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry(exp.EndsWith, "endswith(s, 'c')", _contains("ends_with")),
     entry(
         exp.StrPosition,
-        ("instr(s, 'b')", "locate('e', s)", "position('b' IN s)"),
+        (
+            *("instr(s, 'b')", "locate('e', s)", "position('b' IN s)", "instr(s, t)"),
+            *("locate('a', s, 2)", "locate(t, s, b)", "position('', s, i)"),
+        ),
         _position,
-        "substr",
+        *("substr", "position"),
     ),
 )

@@ -12,6 +12,7 @@ from typing import Final
 import pyarrow as pa
 from sqlglot import exp
 
+from aggloom.codegen.scalar.interval_forms import is_interval
 from aggloom.codegen.scalar.lowered_expression import LoweredExpression, call
 from aggloom.codegen.scalar.lowering import ExpressionLowering
 from aggloom.codegen.spec.declared_digits import step_of_digits
@@ -40,11 +41,6 @@ def cut_column(name: str, dtype: pa.DataType, digits: int) -> str:
         return f"CAST(CAST({column.sql('spark')} AS TIME({digits})) AS TIME({DIGITS}))"
     cut: str = cut_time(column, digits).sql("spark")
     return cut
-
-
-def is_interval(node: exp.Expression) -> bool:
-    """Return whether an expression is a call that makes an interval of days to seconds."""
-    return isinstance(node, exp.Anonymous) and node.name.upper() == _INTERVAL
 
 
 def lower_cut(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression | None:

@@ -31,6 +31,7 @@ def read_type(text: str) -> pa.DataType | None:
 
 
 RULES: Final[dict[str, Rule]] = {
+    "is_valid_variant": fixed_type(pa.bool_()),
     "is_variant_null": fixed_type(pa.bool_()),
     "parse_json": fixed_type(VARIANT),
     "schema_of_variant": fixed_type(pa.string()),

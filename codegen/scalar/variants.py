@@ -145,6 +145,11 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
         _of_variant("is_null", _FLAG, nulls=True),
     ),
     entry(
+        "is_valid_variant",
+        ("IS_VALID_VARIANT(TRY_PARSE_JSON(s))", f"IS_VALID_VARIANT(PARSE_JSON({_OBJECT}))"),
+        _of_variant("is_valid", _FLAG),
+    ),
+    entry(
         "schema_of_variant",
         f"SCHEMA_OF_VARIANT(PARSE_JSON({_OBJECT}))",
         _of_variant("schema_of", _TEXT),

@@ -72,6 +72,18 @@ def _type_of(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     return constant("void" if pa.types.is_null(dtype) else type_name(dtype).lower(), _TEXT)
 
 
+def _collation(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
+    """COLLATION: texts here are compared by their bytes."""
+    (operand,) = arguments(node)
+    if low.lower(operand).type != _TEXT:
+        raise unsupported_error(node, NEEDS_SPARK)
+    return constant("SYSTEM.BUILTIN.UTF8_BINARY", _TEXT)
+
+
+def _zone_name(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
+    return constant(low.zone, _TEXT)
+
+
 def _is_text(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     """IS_VALID_UTF8: every text here is valid."""
     (operand,) = arguments(node)
@@ -172,6 +184,8 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
         _format_text,
     ),
     entry("typeof", ("typeof(i)", "typeof(m)", "typeof(w)", "typeof(NULL)"), _type_of),
+    entry("collation", "collation(s)", _collation),
+    entry("current_timezone", "current_timezone()", _zone_name),
     entry("is_valid_utf8", "is_valid_utf8(s)", _is_text),
     entry(
         ("make_valid_utf8", "validate_utf8", "try_validate_utf8"),

@@ -43,7 +43,12 @@ _DERIVED: Final[dict[type[exp.Expression], tuple[str, ...]]] = {
     exp.Values: ("expressions", "alias"),
 }
 _CLOCK: Final = "PROCTIME"
-_CLOCK_CALLS: Final = {"NOW": "", "LOCALTIMESTAMP": "TIMESTAMP_NTZ"}
+_CLOCK_CALLS: Final = {
+    **dict.fromkeys(("CURRENT_ROW_TIMESTAMP", "CURRENT_TIMESTAMP", "NOW"), ""),
+    **dict.fromkeys(("CURDATE", "CURRENT_DATE"), "DATE"),
+    **dict.fromkeys(("CURRENT_TIME", "LOCALTIME"), "TIME"),
+    "LOCALTIMESTAMP": "TIMESTAMP_NTZ",
+}
 _CLOCKS: Final[dict[type[exp.Expression], str]] = {
     exp.CurrentTimestamp: "",
     exp.Localtimestamp: "TIMESTAMP_NTZ",
@@ -153,7 +158,7 @@ def _name_clocks(tree: exp.Expression) -> None:
                 named = isinstance(node, exp.Anonymous | exp.Column)
                 kind = _CLOCK_CALLS[node.name.upper()] if named else _CLOCKS[type(node)]
                 if kind:
-                    clock = exp.cast(clock, exp.DataType.build(kind))
+                    clock = exp.cast(clock, exp.DataType.build(kind, dialect=AggloomSpark))
                 if node is item:
                     written = node.name if named else node.sql_name()
                     name = exp.to_identifier(written.lower(), quoted=True)
@@ -167,6 +172,7 @@ def _is_named_clock(node: exp.Expression) -> bool:
         bare_name = isinstance(node.this, exp.Identifier) and not node.this.quoted
         return bare_name and not node.table and node.name.upper() == "LOCALTIMESTAMP"
     named = isinstance(node, exp.Anonymous) and node.name.upper() in _CLOCK_CALLS
+    named = named and not node.expressions
     return named or (type(node) in _CLOCKS and not node.args.get("this"))
 
 

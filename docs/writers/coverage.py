@@ -1,7 +1,8 @@
 """How many of Spark's and of Flink's scalar functions are evaluated without a Spark session.
 
-A function of Spark's counts if a sample of the table of functions calls it; one of Flink's if its sample here, over the
-columns of the sample table, is lowered. `python -m writers.coverage` prints the figures and what is missing.
+A function of Spark's counts if a sample of the table of functions calls it, or if its query here runs; one of Flink's
+if its sample here, over the columns of the sample table, is lowered or runs as an item of a query. No session is used.
+`python -m writers.coverage` prints the figures and what is missing.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from aggloom import Harness
 from aggloom.codegen.scalar.functions import FAMILIES
+from aggloom.codegen.scalar.intervals import MOVED
 from aggloom.codegen.scalar.module import ROWS, lower
 from aggloom.codegen.scalar.samples import sample_table
 from aggloom.codegen.scalar.spark_functions import ARITIES
@@ -71,21 +74,52 @@ _FLINK: Final = """
     ARRAY_SLICE(a, 1, 2) | ARRAY_SORT(a) | ARRAY_UNION(a, a) | ARRAY_CONCAT(a, a) | ARRAY_EXCEPT(a, a)
     ARRAY_INTERSECT(a, a) | ARRAY_MAX(a) | ARRAY_JOIN(c, ',') | ARRAY_MIN(a) | MAP_KEYS(k) | MAP_UNION(k, k)
     MAP_VALUES(k) | MAP_ENTRIES(k) | MAP_FROM_ARRAYS(array('a'), array(1)) | SPLIT(s, ',')
-    j IS JSON | j IS JSON VALUE | j IS JSON SCALAR | j IS JSON ARRAY | j IS JSON OBJECT | j IS NOT JSON
-    JSON_EXISTS(j, '$.a') | JSON_STRING(i) | JSON_VALUE(j, '$.a') | JSON_VALUE(j, '$.a' RETURNING INT)
-    JSON_QUERY(j, '$.a') | JSON_OBJECT('a' VALUE i) | JSON_ARRAY(i, s) | PARSE_JSON(j) | TRY_PARSE_JSON(j)
-    JSON_LENGTH(j) | ROW(i, s) | (i, s) | ARRAY[i, i] | MAP['a', i] | e.a | e.*
-    GROUP_ID() | GROUPING(i) | GROUPING_ID(i) | MD5(s) | SHA1(s) | SHA224(s) | SHA256(s) | SHA384(s) | SHA512(s)
+    s IS JSON | s IS JSON VALUE | s IS JSON SCALAR | s IS JSON ARRAY | s IS JSON OBJECT | s IS NOT JSON
+    JSON_EXISTS(s, '$.a') | JSON_STRING(i) | JSON_VALUE(s, '$.a') | JSON_VALUE(s, '$.a' RETURNING INT)
+    JSON_QUERY(s, '$.a') | JSON_OBJECT('a' VALUE i) | JSON_ARRAY(i, s) | PARSE_JSON(s) | TRY_PARSE_JSON(s)
+    JSON_LENGTH(s) | ROW(i, s) | (i, s) | ARRAY[i, i] | MAP['a', i] | e.a | e.*
+    GROUP_ID() | GROUPING(i) FROM t GROUP BY CUBE(i) | GROUPING_ID(i) FROM t GROUP BY CUBE(i)
+    MD5(s) | SHA1(s) | SHA224(s) | SHA256(s) | SHA384(s) | SHA512(s)
     SHA2(s, 256) | CURRENT_DATABASE()
 """
+_TIMED: Final = "FROM t WHERE w IS NOT NULL GROUP BY"
+_QUERIES: Final = {
+    **{
+        name: f"SELECT i, {name}() AS x FROM t"
+        for name in (
+            *("curdate", "current_date", "current_time", "current_timestamp", "localtime"),
+            *("localtimestamp", "now"),
+        )
+    },
+    **{
+        name: f"SELECT i, {name}({argument}) FROM t"
+        for name, argument in {
+            **dict.fromkeys(("explode", "explode_outer", "posexplode", "posexplode_outer"), "a"),
+            **dict.fromkeys(("inline", "inline_outer"), "array(e)"),
+            "stack": "2, i, i + 1",
+            "json_tuple": "s, 'a', 'c'",
+        }.items()
+    },
+    "grouping": "SELECT i, grouping(i) AS x, COUNT(*) AS n FROM t GROUP BY ROLLUP(i)",
+    "grouping_id": "SELECT i, grouping_id() AS x, COUNT(*) AS n FROM t GROUP BY CUBE(i)",
+    "window": f"SELECT window.start AS x, COUNT(*) AS n {_TIMED} window(w, '1 hour')",
+    "window_time": f"SELECT window_time(window) AS x, COUNT(*) AS n {_TIMED} window(w, '1 hour')",
+    "session_window": (
+        f"SELECT session_window.end AS x, COUNT(*) AS n {_TIMED} session_window(w, '5 minutes')"
+    ),
+}
+"""Queries of the functions that no expression is: those that make rows, group them, or ask what time it is."""
 FLINK: Final = [each.strip() for line in _FLINK.strip().splitlines() for each in line.split(" | ")]
 """A sample of each scalar expression of Flink's page on functions, in its order."""
 
 
 def missing_of_spark() -> list[str]:
-    """The functions of Spark's that no sample calls."""
+    """The functions of Spark's that no sample calls, and that no query has."""
     samples = " ".join(sql.lower() for each in FAMILIES.values() for e in each for sql in e.samples)
-    called = set(re.findall(r"(\w+)\(", samples))
+    samples += " ".join(MOVED)
+    called = set(re.findall(r"(\w+)\(", samples)) | {
+        name for name in _QUERIES if runs(_QUERIES[name])
+    }
     return [
         name
         for name in SPARK
@@ -94,8 +128,26 @@ def missing_of_spark() -> list[str]:
 
 
 def missing_of_flink() -> list[str]:
-    """The expressions of Flink's that are not lowered."""
-    return [sql for sql in FLINK if not _is_lowered(sql)]
+    """The expressions of Flink's that are neither lowered nor run in a query."""
+    return [sql for sql in FLINK if not _is_lowered(sql) and not runs(_select(sql))]
+
+
+def runs(query: str) -> bool:
+    """Tell whether a query over the sample table `t`, whose rows are only added, runs without a Spark session."""
+    rows = sample_table()
+    try:
+        with Harness.from_sql(
+            query, {"t": rows.schema}, input_changes="append", backend="python"
+        ) as harness:
+            harness.process([("+I", *row.values()) for row in rows.to_pylist()])
+            harness.flush()
+    except AggloomError:
+        return False
+    return True
+
+
+def _select(sql: str) -> str:
+    return f"SELECT {sql}" if " FROM t " in sql else f"SELECT {sql} FROM t"
 
 
 def _is_lowered(sql: str) -> bool:

@@ -8,10 +8,12 @@ from pathlib import Path
 
 from aggloom.codegen.scalar.dates import SHIFTS
 from aggloom.codegen.scalar.functions import FAMILIES
+from aggloom.codegen.scalar.intervals import MOVED
 from aggloom.codegen.scalar.module import ROWS, lower
 from aggloom.codegen.scalar.samples import sample_table
 from aggloom.codegen.spec.dtypes import schema_ddl, type_name
-from writers.coverage import figures
+from writers.coverage import figures, missing_of_flink
+from writers.spark_alone import lines
 
 _INTRO = """\
 # Scalar expressions without Spark
@@ -42,8 +44,17 @@ between operators, and the harness asks the session that it is given, or refuses
   all rows, before Spark evaluates the rest of a filter or projection; a branch of CASE does not spare a row.
   An argument of such a call must be one that a worker computes.
 
-{figures} What is left is Spark's: what reads the clock, the session or a file, XML, Avro and Protobuf, and what
-Java leaves to the processor (SIN, COS, TAN, COT, CSC, SEC; [why](decisions/114-exponentials-with-java-s-bits.md)).
+{figures} [What is left](#what-only-spark-has) is Spark's alone.
+
+- SIN, COS, TAN, COT, CSC and SEC have the bits of Java's StrictMath on every engine: on Spark a worker computes them,
+  too, for Spark's own last bit depends on the processor ([why](decisions/119-circular-functions-in-workers.md)).
+- The clock (`current_timestamp`, `current_date`, `current_time()`, `now`, ..) is the time of the batch, over rows that
+  are only added ([why](decisions/082-one-time-for-a-batch.md)). `explode` and its kin are
+  [table functions](table-functions.md), `window` and `session_window` [windows](windows.md), `grouping` and
+  `grouping_id` stand beside [grouping sets](sql.md).
+- MAKE_INTERVAL and its kin make no column: they stand beside a time, which they move.
+- RAISE_ERROR and ASSERT_TRUE end the query with a `RaisedError`, or with Spark's error, when a row reaches them.
+- TIME on Spark needs `spark.sql.timeType.enabled`, which `al.session` sets.
 
 `scalar` is `aggloom.runtime.scalar`, which holds what Arrow has no kernel for. The columns of the examples:
 
@@ -58,8 +69,11 @@ def page() -> str:
     for family, entries in FAMILIES.items():
         samples = [sql for entry in entries for sql in entry.samples]
         if family == "Dates and times":
-            samples += SHIFTS
+            samples += (*SHIFTS, *MOVED)
         parts.append("\n".join([f"## {family}\n", *_table(samples)]))
+    left = ", ".join(map(_code, missing_of_flink()))
+    of_flink = f"\nOf Flink's expressions these do not run, with a session or without: {left}."
+    parts.append("\n".join(["## What only Spark has\n", *lines(), of_flink]))
     return "\n".join(parts) + "\n"
 
 

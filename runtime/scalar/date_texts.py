@@ -36,12 +36,12 @@ def date_format(value: Value, template: str, unit: str) -> Value:
 
 def parse_times(value: Value, reader: str, sql: str) -> Value:
     """The wall clock's time of each text, read by a regular expression of fields."""
-    return pc.cast(by_row(_find_reader(reader), pa.int64(), value, sql=sql), _STAMP)
+    return pc.cast(by_row(find_reader(reader), pa.int64(), value, sql=sql), _STAMP)
 
 
 def try_parse_times(value: Value, reader: str) -> Value:
     """As `parse_times`, with NULL for a text that cannot be read."""
-    read = _find_reader(reader)
+    read = find_reader(reader)
 
     def parse(text: str) -> int | None:
         try:
@@ -62,7 +62,7 @@ def short_weekday(value: Value) -> Value:
     return date_format(value, "{short_weekday}", "day")
 
 
-def _find_reader(reader: str) -> Callable[[str], int]:
+def find_reader(reader: str) -> Callable[[str], int]:
     """The function that reads a text to microseconds; it raises ValueError."""
     pattern = _compile(reader)
 

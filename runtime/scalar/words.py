@@ -83,6 +83,17 @@ def find_in_set(text: str, listing: str) -> int:
     return parts.index(text) + 1 if text in parts else 0
 
 
+def locate(text: str | None, part: str | None, start: int | None) -> int | None:
+    """The place from 1 of a text in another, from a place on; 0 if there is none, or the place is none."""
+    # Spark looks at the place first: NULL is 0 there.
+    if start is None:
+        return 0
+    if text is None or part is None:
+        return None
+    # An empty text stands at the beginning, wherever the search begins.
+    return text.find(part, start - 1 if part else 0) + 1 if start > 0 else 0
+
+
 def substring_index(text: str, delimiter: str, count: int) -> str:
     """The text before the count-th delimiter; after it, counted from the end, if the count is negative."""
     if not delimiter or not count:

@@ -58,7 +58,8 @@ def timed_rows(batches: list[tuple[int, str, list[Any]]], table: str) -> list[tu
 
 def test_the_clock_has_several_names() -> None:
     query = """SELECT id, PROCTIME() AS p, CURRENT_TIMESTAMP, NOW() AS n, LOCALTIMESTAMP() AS l, CURRENT_DATE AS d,
-      CAST(PROCTIME() AS STRING) AS s FROM t"""
+      CAST(PROCTIME() AS STRING) AS s, CURDATE() AS e, CURRENT_TIMESTAMP() AS m, CURRENT_TIME() AS h, LOCALTIME() AS o,
+      CURRENT_ROW_TIMESTAMP() AS r FROM t"""
     with al.Harness.from_sql(query, TABLES, input_changes="append") as harness:
         assert harness.plan.schema.names[2] == "current_timestamp"
         harness.processing_time(BEGIN)
@@ -68,11 +69,12 @@ def test_the_clock_has_several_names() -> None:
         harness.processing_time(BEGIN + 5)
         harness.process([("+I", 2, 1)])
         harness.flush()
-        for (id, p, c, n, local, date, text), ms in zip(
+        for (id, p, c, n, local, date, text, *others), ms in zip(
             sorted(harness.table()), (BEGIN, BEGIN + 5), strict=True
         ):
             assert id in (1, 2) and p == c == n == at(ms) and local == wall(ms)
             assert date == wall(ms).date()
+            assert others == [date, p, wall(ms).time(), wall(ms).time(), p]
             assert text.startswith(str(wall(BEGIN)))
 
 

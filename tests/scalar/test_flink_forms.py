@@ -90,6 +90,10 @@ VALUES: list[tuple[str, Any]] = [
     ("'a%' SIMILAR TO 'a#%' ESCAPE '#'", True),
     ("CONCAT(s, CHR(10)) SIMILAR TO 'abc'", False),
     ("CONVERT_TZ('1970-01-01 00:00:00', 'UTC', 'Asia/Tokyo')", "1970-01-01 09:00:00"),
+    ("i BETWEEN SYMMETRIC 9 AND 7", True),
+    ("i NOT BETWEEN SYMMETRIC 9 AND 8", True),
+    ("LOCATE('c', s, 2)", 3),
+    ("(i, s)", {"i": 7, "s": "abc"}),
     ("CONVERT_TZ('no time', 'UTC', 'Asia/Tokyo')", None),
 ]
 
@@ -111,7 +115,7 @@ def test_values(sql: str, expected: Any) -> None:
         ("TRUNCATE(s)", UnsupportedExpressionError, "STRING is no number"),
         ("MAP_UNION(a, a)", UnsupportedExpressionError, "takes maps of one type"),
         ("SPLIT_INDEX(s, ',')", UnknownFunctionError, "SPLIT_INDEX takes 3 arguments, not 2"),
-        ("ARRAY_SLICE(ARRAY(SIN(f)), 1, 1)", UnsupportedExpressionError, "one of its arguments"),
+        ("ARRAY_SLICE(SENTENCES(s), 1, 1)", UnsupportedExpressionError, "one of its arguments"),
     ],
 )
 def test_refusals(sql: str, error: type[Exception], match: str) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from scalar_oracle import lowered
-from writers import expressions
+from writers import coverage, expressions, spark_alone
 
 from aggloom import Harness
 from aggloom.codegen import LoweredCalc, lower_calc
@@ -28,6 +28,7 @@ from aggloom.errors import (
     ArithmeticOverflowError,
     DivisionByZeroError,
     InvalidCastError,
+    RaisedError,
     UnknownColumnError,
     UnsupportedExpressionError,
 )
@@ -117,6 +118,28 @@ def test_no_name_leaves_its_quotes(name: str) -> None:
         ("CAST(m AS DECIMAL(3,2))", InvalidCastError, r"at 12.30: .*DECIMAL\(3,2\)"),
         ("CAST(x38 AS DECIMAL(38,37)) * 10000", ArithmeticOverflowError, "at 1000000.125"),
         ("CAST(99 AS DECIMAL(38,0)) * 1e36BD * 9.9", ArithmeticOverflowError, "does not fit"),
+        (
+            "make_time(24, 0, 0)",
+            InvalidCastError,
+            "at 24, 0, 0.000000: there is no such time of day",
+        ),
+        ("to_time(s)", InvalidCastError, r"TO_TIME\(s\): at 'abc': the text is no time of day"),
+        ("time_from_millis(-1)", InvalidCastError, "a day has no such time"),
+        (
+            "to_number(s, '9')",
+            InvalidCastError,
+            "'abc': the text does not have the form of the format",
+        ),
+        ("n + make_interval(2147483647)", ArithmeticOverflowError, "the interval is too large"),
+        ("n + make_dt_interval(2147483647)", ArithmeticOverflowError, "beyond the last time"),
+        ("d + make_interval(0, 0, 0, 0, 1)", ArithmeticOverflowError, "a date takes no hours"),
+        ("d + make_ym_interval(100000000)", ArithmeticOverflowError, "beyond the last date"),
+        (
+            "CASE WHEN i > 1 THEN raise_error('large') ELSE i END",
+            RaisedError,
+            r"\('large'\): large; filter",
+        ),
+        ("assert_true(i < 7, 'i is ' || i) IS NULL", RaisedError, r"i\): NULL; filter"),
         ("make_date(2021, 2, 29)", InvalidCastError, "2021, 2, 29: day"),
         ("-CAST(-128 AS TINYINT)", ArithmeticOverflowError, "at -128"),
         ("CAST(-9223372036854775808 AS BIGINT) DIV -1", ArithmeticOverflowError, "overflow"),
@@ -288,6 +311,12 @@ def test_deep_chains_are_lowered_and_deep_trees_refused() -> None:
 
 def test_page_is_what_the_table_says() -> None:
     assert PAGE.read_text(encoding="utf-8") == expressions.page(), "run 'make docs'"
+
+
+def test_each_function_that_only_spark_has_is_listed_with_a_reason() -> None:
+    listed = [name for reason in spark_alone.REASONS for name in reason.names.split()]
+    assert sorted(listed) == coverage.missing_of_spark()
+    assert len(coverage.missing_of_flink()) <= 10
 
 
 @pytest.mark.parametrize("family", FAMILIES)

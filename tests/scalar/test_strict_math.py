@@ -1,4 +1,4 @@
-"""Exponentials, logarithms and their kin have Java's bits: Spark's here and now, and those written down of it."""
+"""Exponentials, logarithms, angles and their kin have Java's bits: here and now, and those written down of them."""
 
 from __future__ import annotations
 
@@ -42,6 +42,17 @@ DIGESTS = {
     "atan2(y, x)": "15b33175b4799531",
 }
 
+# Of its StrictMath, for what Spark answers here is the processor's.
+CIRCULAR = {
+    "sin(x)": "4715f3f9050b1c69",
+    "cos(x)": "ba74b49a1e7ea88b",
+    "tan(x)": "241ad343b91c4f2b",
+    "sin(y * 1000)": "b95e31358b60f4f0",
+    "cot(x)": "33f53ba11a71a8a9",
+    "csc(x)": "bd723e49f202055f",
+    "sec(x)": "c0dcdf89e44961fc",
+}
+
 
 def bits(salt: int, rows: int = ROWS) -> NDArray[np.uint64]:
     """Random words, the same on every machine and with every NumPy."""
@@ -79,12 +90,38 @@ def digest(values: pa.Array | pa.ChunkedArray) -> str:
 BATCH = pa.record_batch({"x": doubles(1), "y": doubles(11)})
 
 
-@pytest.mark.parametrize("sql", DIGESTS)
+@pytest.mark.parametrize("sql", [*DIGESTS, *CIRCULAR])
 def test_bits_are_those_of_java(sql: str) -> None:
-    assert digest(lowered(sql, BATCH)) == DIGESTS[sql]
+    assert digest(lowered(sql, BATCH)) == (DIGESTS | CIRCULAR)[sql]
+
+
+def test_multiples_of_a_right_angle_lose_no_digit() -> None:
+    """Near them all digits of the first parts of pi/2 cancel; the sine is what is left, as Python knows pi."""
+    angles = np.arange(1, 400) * (np.pi / 2)
+    batch = pa.record_batch({"x": np.concatenate([angles, np.pi * 2.0 ** np.arange(1, 900)])})
+    found = lowered("sin(x)", batch).to_numpy()
+    assert np.allclose(found, np.sin(batch.column(0).to_numpy()), rtol=1e-15, atol=0)
 
 
 @pytest.mark.spark
 def test_bits_written_down_are_spark_s(spark: Any) -> None:
     table = by_spark(spark, list(DIGESTS), BATCH)
     assert {sql: digest(table.column(at)) for at, sql in enumerate(DIGESTS)} == DIGESTS
+
+
+@pytest.mark.spark
+def test_circular_bits_are_those_of_strict_math(spark: Any) -> None:
+    names = {
+        "sin(x)": ("sin", "x"),
+        "cos(x)": ("cos", "x"),
+        "tan(x)": ("tan", "x"),
+        "sin(y * 1000)": ("sin", "y * 1000"),
+    }
+    asked = [
+        f"CAST(java_method('java.lang.StrictMath', '{name}', {argument}) AS DOUBLE)"
+        for name, argument in names.values()
+    ]
+    table = by_spark(spark, asked, BATCH)
+    assert {sql: digest(table.column(at)) for at, sql in enumerate(names)} == {
+        sql: CIRCULAR[sql] for sql in names
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def test_every_sample_has_the_value_of_the_harness(spark: Any) -> None:
 
 
 def test_beside_functions_of_spark_alone(spark: Any) -> None:
-    """SIN is Spark's alone, JSON_VALUE the worker's: in one filter, and in one projection."""
+    """FROM_JSON is Spark's alone, SIN and JSON_VALUE the worker's: in one filter, and in one projection."""
     rows = [(json.dumps({"k": place % 3, "v": place}),) for place in range(9)]
     df = spark.createDataFrame(rows, "j STRING")
     query = """
@@ -86,9 +87,25 @@ def test_a_stream_of_changes(spark: Any, tmp_path: Path) -> None:
 
 
 def test_in_a_lambda_it_is_refused(spark: Any) -> None:
-    df = spark.createDataFrame([(["1", "a"],)], "a ARRAY<STRING>")
+    df = spark.createDataFrame([("1. a.",)], "s STRING")
     with pytest.raises(UnsupportedExpressionError, match="not in a lambda"):
-        al.sql("SELECT SIN(SIZE(FILTER(a, x -> IS_DIGIT(x)))) AS d FROM t", t=df)
+        al.sql("SELECT SIZE(FILTER(SENTENCES(s)[0], x -> IS_DIGIT(x))) AS d FROM t", t=df)
+
+
+def test_circular_functions_have_one_answer_everywhere(spark: Any) -> None:
+    """A worker computes them, also in a lambda; an argument that only Spark evaluates takes the call along."""
+    angles = [0.1 * place for place in range(1, 400)]
+    df = spark.createDataFrame([(angles, "<a>1</a>")], "a ARRAY<DOUBLE>, x STRING")
+    query = """
+        SELECT TRANSFORM(a, v -> SIN(v)) AS s, SIN(a[7]) AS t, COS(XPATH_INT(x, 'a')) AS c,
+               IF(x > 'a', SIN(1 / (a[0] - a[0])), TAN(JSON_VALUE('{"v": 0}', '$.v' RETURNING DOUBLE))) AS z
+        FROM t WHERE XPATH_INT(x, 'a') = 1 OR SIN(CAST(x AS DOUBLE)) > 1
+    """
+    ((found, one, other, spared, _),) = al.sql(query, t=df).collect()
+    assert spared == 0.0
+    rows = pa.record_batch({"a": pa.array([angles])})
+    assert found == lowered("TRANSFORM(a, v -> SIN(v))", rows).to_pylist()[0]
+    assert one == found[7] and math.isclose(other, math.cos(1))
 
 
 def test_a_column_of_the_user_s_keeps_its_values(spark: Any) -> None:

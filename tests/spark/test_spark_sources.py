@@ -126,9 +126,9 @@ def test_the_harness_asks_spark_for_what_it_cannot_evaluate(
 ) -> None:
     spec = AggSpec.from_sql(
         "SELECT regexp_replace(name, '[0-9]', '') AS stem, "
-        "CAST(sqrt(SUM(CAST(pow(cnt, 2) * cos(cnt - cnt) AS DOUBLE))) AS DOUBLE) AS norm "
+        "CAST(sqrt(SUM(CAST(pow(cnt, 2) * xpath_double('<a>1</a>', 'a') AS DOUBLE))) AS DOUBLE) AS norm "
         "FROM t WHERE soundex(name) <> 'X000' GROUP BY regexp_replace(name, '[0-9]', '') "
-        "HAVING CAST(sqrt(SUM(CAST(pow(cnt, 2) * cos(cnt - cnt) AS DOUBLE))) AS DOUBLE) > 3",
+        "HAVING CAST(sqrt(SUM(CAST(pow(cnt, 2) * xpath_double('<a>1</a>', 'a') AS DOUBLE))) AS DOUBLE) > 3",
         DDL,
     )
     with Harness(spec, session=spark) as harness:

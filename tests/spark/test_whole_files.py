@@ -279,7 +279,10 @@ def test_directories_and_used_columns_alone(
     counted = sql("SELECT COUNT(*) AS n FROM t", t=source)
     assert [row.n for row in counted.collect()] == [3]
     # A filter that Arrow can say is applied to whole files; otherwise Spark reads them.
-    for condition in ("v > 1 AND day < 9", "v > 1 AND CAST(v AS DOUBLE) < 512 * cos(0)"):
+    for condition in (
+        "v > 1 AND day < 9",
+        "v > 1 AND CAST(v AS DOUBLE) < 512 * xpath_double('<a>1</a>', 'a')",
+    ):
         above = sql(f"SELECT COUNT(*) AS n FROM t WHERE {condition}", t=source)
         assert [row.n for row in above.collect()] == [2]
     # Where workers do not have the disk, the bytes of files come from Spark.

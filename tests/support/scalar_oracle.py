@@ -46,6 +46,9 @@ def differences(mine: pa.Array, theirs: pa.ChunkedArray) -> list[tuple[Any, Any]
     kind = theirs.type
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         kind = pa.timestamp("us", "UTC")
+    if pa.types.is_time(kind):
+        # Spark's go out in nanoseconds, of which they have whole thousands.
+        kind = pa.time64("us")
     found: list[tuple[Any, Any]] = [] if _bare(mine.type) == _bare(kind) else [(mine.type, kind)]
     if pa.types.is_timestamp(kind):
         # Python's times end sooner than Arrow's.
@@ -259,6 +262,11 @@ def _random_value(draw: random.Random, kind: pa.DataType) -> Any:
     if pa.types.is_date(kind):
         day = draw.choice((draw.randrange(-60_000, 60_000), 0, -1, 18321, 11016))
         return datetime.date(1970, 1, 1) + datetime.timedelta(days=day)
+    if pa.types.is_time(kind):
+        microseconds = draw.choice(
+            (0, 1, 43_200_000_000, 86_399_999_999, draw.randrange(86_400_000_000))
+        )
+        return pa.scalar(microseconds, pa.int64()).cast(kind).as_py()
     if pa.types.is_timestamp(kind):
         # Not before 1900, since when zones have whole minutes.
         seconds = draw.choice((draw.randrange(-2_200_000_000, 4_000_000_000), 0, 1_585_447_200))

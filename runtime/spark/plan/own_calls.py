@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from aggloom.codegen import LoweredCalc, OwnCalls, columns_of, infer_type, lower_calc
 from aggloom.codegen.planner import Calc
+from aggloom.errors import ArithmeticOverflowError
 from aggloom.runtime.spark.plan.arrow_udf import arrow_udf
 from aggloom.runtime.spark.plan.expressions import quote, spark_type, unused_name
 from aggloom.runtime.values.changelog import INSERT
@@ -24,13 +25,13 @@ def compute_own_calls(df: DataFrame, node: Calc, zone: str) -> tuple[DataFrame, 
 
     Raises UnsupportedExpressionError for an argument that only Spark evaluates.
     """
-    calls = OwnCalls(unused_name(_COLUMN, df.columns), _types(node))
+    calls = OwnCalls(unused_name(_COLUMN, df.columns), _types(node), zone)
     where = None if node.where is None else calls.take_out(node.where)
     select = tuple((name, calls.take_out(sql)) for name, sql in node.select)
     if not calls.columns:
         return df, node
     for name, sql in calls.columns.items():
-        df = df.withColumn(name, _column(df, node, sql, zone))
+        df = df.withColumn(name, _column(df, node, sql, zone, tries=name in calls.tried))
     return df, replace(node, where=where, select=select)
 
 
@@ -39,7 +40,7 @@ def _types(node: Calc) -> dict[str, pa.DataType]:
     return dict(zip(below.names, below.types, strict=True))
 
 
-def _column(df: DataFrame, node: Calc, sql: str, zone: str) -> Column:
+def _column(df: DataFrame, node: Calc, sql: str, zone: str, *, tries: bool) -> Column:
     below = node.input.schema
     read = [below.field(name) for name in columns_of(sql)]
     dtype = infer_type(sql, below)
@@ -49,9 +50,22 @@ def _column(df: DataFrame, node: Calc, sql: str, zone: str) -> Column:
     columns = [F.col(quote(field.name)) for field in read] or [F.lit(0)]
 
     def compute_call(*arrays: pa.Array) -> pa.Array:
-        return _values(calc, arrays)
+        return _try_values(calc, arrays) if tries else _values(calc, arrays)
 
     return arrow_udf(compute_call, spark_type(dtype))(*columns)
+
+
+def _try_values(calc: LoweredCalc, arrays: Sequence[pa.Array]) -> pa.Array:
+    """The values of a call, NULL in the rows for which it fails, which are found by halving."""
+    try:
+        return _values(calc, arrays)
+    except ArithmeticOverflowError:
+        count = len(arrays[0])
+        if count == 1:
+            return pa.nulls(1, calc.schema.field(0).type)
+    half = count // 2
+    parts = [[each.slice(0, half) for each in arrays], [each.slice(half) for each in arrays]]
+    return pa.concat_arrays([_try_values(calc, part) for part in parts])
 
 
 def _values(calc: LoweredCalc, arrays: Sequence[pa.Array]) -> pa.Array:
