@@ -360,7 +360,7 @@ RULES: Final[dict[str, Rule]] = {
     "sequence": _sequence,
     "struct": _struct,
     **dict.fromkeys(("to_number", "try_to_number"), number_type),
-    "time_bucket": lambda given: given.type(1),
+    "time_bucket": lambda arguments: arguments.type(1),
     "transform": _transform_type,
     "transform_keys": _map_rule(keys=True),
     "transform_values": _map_rule(keys=False),

@@ -128,13 +128,13 @@ def _contains(word: str) -> Rule:
 
 
 def _position(low: ExpressionLowering, node: exp.StrPosition) -> LoweredExpression:
-    wanted, start = node.args["substr"], node.args.get("position")
-    if start is None and isinstance(wanted, exp.Literal):
+    substring, start = node.args["substr"], node.args.get("position")
+    if start is None and isinstance(substring, exp.Literal):
         text = "scalar.position({0}, {wanted})"
-        part = quoted(literal_text(wanted, node))
+        part = quoted(literal_text(substring, node))
         return call(text, pa.int32(), low.text(node.this), wanted=part)
     first = exp.Literal.number(1) if start is None else start
-    values = [low.text(node.this), low.text(wanted), low.as_type(first, pa.int32())]
+    values = [low.text(node.this), low.text(substring), low.as_type(first, pa.int32())]
     return call_by_row("words.locate", pa.int32(), values, node, nulls=True)
 
 
