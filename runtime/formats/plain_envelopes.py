@@ -30,7 +30,6 @@ from aggloom.runtime.values.scalars import buffer_of
 
 _SCHEMA, _PAYLOAD = '{"schema":', ',"payload":'
 _TOP = ("op", "before", "after", "source", "schema", "payload")
-_LOOKED_AT = 100
 _OP, _BEFORE, _AFTER, _SOURCE, *_WRAPPER = range(len(_TOP))
 
 
@@ -94,8 +93,8 @@ class PlainEnvelopes:
         """The first bytes of envelopes and those behind them; nothing of a message that has something else around."""
         starts, ends = texts.starts, texts.ends
         # The first that is there says how the others begin.
-        some = np.flatnonzero(texts.lengths[:_LOOKED_AT] > 0)
-        first = texts[some[0]] if len(some) else b""
+        there = np.flatnonzero(texts.lengths > 0)
+        first = texts[there[0]] if len(there) else b""
         if first[: len(_SCHEMA)] != _SCHEMA.encode():
             self._head = _Head(b"", {})
         elif not self._head.text or not first.startswith(self._head.text):
