@@ -13,7 +13,7 @@ from aggloom.codegen.scalar.module import ROWS, lower
 from aggloom.codegen.scalar.samples import sample_table
 from aggloom.codegen.spec.dtypes import schema_ddl, type_name
 from writers.coverage import figures, missing_of_flink
-from writers.spark_alone import lines
+from writers.spark_alone import OF_FLINK, lines
 
 _INTRO = """\
 # Scalar expressions without Spark
@@ -71,9 +71,9 @@ def page() -> str:
         if family == "Dates and times":
             samples += (*SHIFTS, *MOVED)
         parts.append("\n".join([f"## {family}\n", *_table(samples)]))
-    left = ", ".join(map(_code, missing_of_flink()))
-    of_flink = f"\nOf Flink's expressions these do not run, with a session or without: {left}."
-    parts.append("\n".join(["## What only Spark has\n", *lines(), of_flink]))
+    of_flink = ["", "Of Flink's expressions these do not run, with a session or without:", ""]
+    of_flink += [f"- {_code(sql)}: {OF_FLINK[sql.partition('(')[0]]}" for sql in missing_of_flink()]
+    parts.append("\n".join(["## What only Spark has\n", *lines(), *of_flink]))
     return "\n".join(parts) + "\n"
 
 

@@ -68,6 +68,21 @@ REASONS: Final = (
     ),
 )
 
+_DRAWN: Final = (
+    "drawn anew each time, and a retraction could not match; draw it where the row is made"
+)
+OF_FLINK: Final = {
+    **dict.fromkeys(("RAND", "RAND_INTEGER", "UUID"), _DRAWN),
+    **dict.fromkeys(
+        ("CURRENT_TIME", "LOCALTIME"),
+        "with parentheses it is the time of day, without it is a column",
+    ),
+    "CURRENT_DATABASE": "it names the session; write a literal",
+    "CURRENT_WATERMARK": "windows drop late rows; `NOW()` in WHERE lets rows leave by the clock",
+    "GROUP_ID": "write `GROUPING_ID()`",
+}
+"""The reason, or what to write, for each of Flink's functions that does not run."""
+
 
 def lines() -> Iterator[str]:
     """The list as a table in Markdown."""
