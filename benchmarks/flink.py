@@ -140,6 +140,11 @@ class Flink:
         )
         self.version = self._answer()["version"]
 
+    @property
+    def process(self) -> int:
+        """The process of the Python, which has started Flink's Java."""
+        return self._process.pid
+
     def ask(
         self,
         settings: dict[str, str],

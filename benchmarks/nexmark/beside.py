@@ -19,6 +19,7 @@ from rows import DATA
 
 from nexmark.catalogue import Query
 from nexmark.events import Events
+from nexmark.processes import descendants, forget_peak, peak_mb
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path.append(str(_ROOT / "tests" / "support"))
@@ -70,6 +71,8 @@ class Flinks:
     plan: str
     seconds: float
     job: float
+    peak_mb: float = 0.0
+    """The most memory that a process of Flink's had while it ran."""
 
 
 class Beside:
@@ -96,8 +99,13 @@ class Beside:
             self._flink = None
 
     def _measure(self, query: Query, events: Events, limit: float, plan: str) -> Flinks:
+        asked = self._start_flink().process
+        for process in descendants(asked):
+            forget_peak(process)
         answer = self._ask(query, events, limit, plan)
-        return Flinks(plan, answer["seconds"], answer["job"])
+        # Java is a child of the Python that asks it, and started by the first query.
+        peak = max(map(peak_mb, descendants(asked)))
+        return Flinks(plan, answer["seconds"], answer["job"], peak)
 
     def _ask(self, query: Query, events: Events, limit: float, plan: str) -> dict[str, Any]:
         flink = self._start_flink()

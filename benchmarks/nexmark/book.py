@@ -30,7 +30,7 @@ _NOTES: Final = (
     "it. Flink reads {reads}, and runs mini-batches in two phases, or the fastest of its plans where several may win;"
     " q0 shows what reading alone costs it. {mean}"
 )
-_READS: Final = {
+READS: Final = {
     "csv": "CSV, where aggloom reads Parquet",
     "parquet": "the same rows as Parquet, too, in two files for each stream instead of ten, for its readers do not "
     "wait for each other",
@@ -100,7 +100,7 @@ class Book:
         notes = _NOTES.format(
             count=self.events.count,
             form=_FORMS[self.events.corrections],
-            reads=_READS[self.form],
+            reads=READS[self.form],
             mean=mean,
         )
         raw = [{"query": name, **each} for name, each in self.records().items()]

@@ -1,22 +1,23 @@
 """Nexmark on the local engine: python -m nexmark.engine (PYTHONPATH=benchmarks).
 
 Each query is judged over a restart in the middle, beside DuckDB, and then timed with its results thrown away and its
-checkpoint on.
+checkpoint on; with --flink in turn with Flink SQL, and the page is written.
 """
 
 from __future__ import annotations
 
 import json
-import resource
+import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import click
 import pyarrow as pa
+from flink import interpreter
 
 from aggloom.codegen.planner import Plan, PlanOptions, plan_query
 from aggloom.runtime.engine.file_source import FileInput
@@ -26,15 +27,18 @@ from aggloom.runtime.engine.scan_columns import scan_columns
 from aggloom.runtime.engine.sinks import FunctionBatches
 from aggloom.runtime.engine.sources import Source
 from aggloom.runtime.platform.memory_reuse import keep_memory
+from nexmark.beside import FORMATS, Beside
 from nexmark.catalogue import NAMES, QUERIES, Query
+from nexmark.engine_page import publish_engine
 from nexmark.events import SIDE_SCHEMA, Events
 from nexmark.local import _COUNT_CHAR, plan_arguments
 from nexmark.oracle import Oracle
+from nexmark.processes import forget_peak, peak_mb
 
 BATCHES: Final = 5
 BUCKETS: Final = 4
 _WINDOW_SECONDS: Final = 10
-Write = Callable[[pa.Table, int], None]
+Out = str | FunctionBatches
 
 
 def plan_of(query: Query, events: Events) -> Plan:
@@ -48,7 +52,7 @@ def plan_of(query: Query, events: Events) -> Plan:
     return plan_query(sql, schemas, options=options, **given)
 
 
-def open_query(plan: Plan, query: Query, events: Events, place: Path, write: Write) -> LocalQuery:
+def open_query(plan: Plan, query: Query, events: Events, place: Path, sink: Out) -> LocalQuery:
     """The query over the events' files, some of them a batch."""
     whole = query.whole_with_corrections and events.corrections
     files = events.files if whole else events.files // BATCHES
@@ -65,7 +69,7 @@ def open_query(plan: Plan, query: Query, events: Events, place: Path, write: Wri
         return FileInput(root, folder, "parquet", scan, options, **about)
 
     watermarks = query.watermarks()
-    settings = QuerySettings(FunctionBatches(write), watermarks, buckets=BUCKETS)
+    settings = QuerySettings(sink, watermarks, buckets=BUCKETS)
     return LocalQuery(plan, open_source, place, settings)
 
 
@@ -75,9 +79,8 @@ def differences(query: Query, events: Events, oracle: Oracle) -> list[str]:
     plan = plan_of(query, events)
     with tempfile.TemporaryDirectory(prefix="nexmark-") as made:
         for stop in (2, None):
-            run = open_query(
-                plan, query, events, Path(made) / "state", lambda t, _: parts.append(t)
-            )
+            keep = FunctionBatches(lambda rows, _: parts.append(rows))
+            run = open_query(plan, query, events, Path(made) / "state", keep)
             if stop is None:
                 run.run()
                 if query.by_clock:
@@ -98,25 +101,48 @@ def differences(query: Query, events: Events, oracle: Oracle) -> list[str]:
 
 
 def measure(query: Query, events: Events) -> dict[str, float]:
-    """Time a run over all files with its results thrown away, after a small one that loads what is compiled."""
+    """Time a run over all files with its results thrown away (q10's into files), after a small one that loads what is
+    compiled.
+    """
     warm = Events(2_000, events.corrections, rate=50)
     for each in (warm, events):
         plan = plan_of(query, each)
         with tempfile.TemporaryDirectory(prefix="nexmark-") as made:
-            run = open_query(plan, query, each, Path(made) / "state", lambda *_: None)
+            forget_peak(os.getpid())
+            hole = FunctionBatches(lambda *_: None)
+            sink = f"parquet:{made}/told" if query.files else hole
+            run = open_query(plan, query, each, Path(made) / "state", sink)
             begin, spent = time.perf_counter(), time.process_time()
             run.run()
             seconds, spent = time.perf_counter() - begin, time.process_time() - spent
             run.close()
     rows = sum(events.size(table) for table in query.streams)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {
         "rows": rows,
         "seconds": seconds,
         "processor": spent,
         "rate": rows / seconds,
-        "peak_mb": peak,
+        "peak_mb": peak_mb(os.getpid()),
     }
+
+
+def rounds_of(
+    query: Query, events: Events, rounds: int, beside: Beside | None, limit: float
+) -> Iterator[dict[str, Any]]:
+    """Yield what each round has measured; Flink takes turns with us, unless it refuses the query."""
+    refused = query.not_flink
+    for _ in range(rounds):
+        facts: dict[str, Any] = dict(measure(query, events))
+        if beside is not None and not refused:
+            try:
+                theirs = beside.measure(query, events, limit)
+                facts |= {"flink_rate": facts["rows"] / theirs.job, "flink_plan": theirs.plan}
+                facts |= {"flink_peak_mb": theirs.peak_mb}
+            except click.ClickException as error:
+                refused = error.message
+        if beside is not None and refused:
+            facts["flink_error"] = refused
+        yield facts
 
 
 @click.command()
@@ -125,13 +151,35 @@ def measure(query: Query, events: Events) -> dict[str, float]:
 @click.option("--corrections", is_flag=True, help="A tenth of the rows are corrected later.")
 @click.option("--unchecked", is_flag=True, help="Measure only.")
 @click.option("--unmeasured", is_flag=True, help="Compare the tables only.")
-def main(events: int, queries: str, corrections: bool, unchecked: bool, unmeasured: bool) -> None:
+@click.option("--rounds", default=1, show_default=True)
+@click.option("--flink", is_flag=True, help="Flink SQL beside it, in turn; writes the page.")
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), default="csv", help="What Flink reads."
+)
+@click.option("--limit", default=600.0, show_default=True, help="Seconds that Flink may take.")
+@click.option(
+    "--flink-python", type=Path, envvar="AGGLOOM_FLINK_PYTHON", help="A Python that has it."
+)
+def main(
+    events: int,
+    queries: str,
+    corrections: bool,
+    unchecked: bool,
+    unmeasured: bool,
+    rounds: int,
+    flink: bool,
+    form: str,
+    limit: float,
+    flink_python: Path | None,
+) -> None:
     """Run the queries on the local engine; a line of JSON each."""
     # As the command does.
     keep_memory()
     made = Events(events, corrections)
     wanted = queries.replace(",", " ").split() or list(NAMES)
     oracle = None if unchecked else Oracle(made)
+    beside = Beside(flink_python or interpreter(), form) if flink else None
+    records = dict[str, list[dict[str, Any]]]()
     wrong = 0
     for query in QUERIES:
         if query.name not in wanted:
@@ -142,13 +190,19 @@ def main(events: int, queries: str, corrections: bool, unchecked: bool, unmeasur
                 found = differences(query, made, oracle)
                 facts["table"] = "; ".join(found) or "right"
                 wrong += bool(found)
-            if not unmeasured:
-                facts |= measure(query, made)
+            for measured in () if unmeasured else rounds_of(query, made, rounds, beside, limit):
+                records.setdefault(query.name, []).append(measured)
+                click.echo(json.dumps(facts | measured))
         except Exception as error:
             # The other queries are worth running whatever happened to this one.
             facts["error"] = f"{type(error).__name__}: {error}"[:500]
             wrong += 1
-        click.echo(json.dumps(facts))
+        if unmeasured or "error" in facts:
+            click.echo(json.dumps(facts))
+        if beside is not None and records:
+            publish_engine(made, form, records, beside.version, BATCHES, BUCKETS)
+    if beside is not None:
+        beside.close()
     sys.exit(1 if wrong else 0)
 
 

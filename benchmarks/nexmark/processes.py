@@ -1,4 +1,4 @@
-"""Processor time of Spark's JVM and of its Python workers, as the system has counted it."""
+"""Processor time and memory of processes, as the system has counted them."""
 
 from __future__ import annotations
 
@@ -25,6 +25,23 @@ class Spent:
         """Return the seconds that the JVM, and that the others that are still there, spent since `before`."""
         workers = (own - before.workers.get(pid, 0.0) for pid, own in self.workers.items())
         return self.jvm - before.jvm, sum(workers)
+
+
+def forget_peak(process: int) -> None:
+    """Let the peak of a process's memory begin anew."""
+    Path(f"/proc/{process}/clear_refs").write_text("5")
+
+
+def peak_mb(process: int) -> float:
+    """The most memory that a process had since its start, or since `forget_peak`, in MB."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    peak = next(line for line in lines if line.startswith("VmHWM:"))
+    return int(peak.split()[1]) * 1024 / 1e6
+
+
+def descendants(root: int) -> list[int]:
+    """List a process and all that descend from it."""
+    return list(_with_descendants(root))
 
 
 def _with_descendants(root: int) -> dict[int, float]:
