@@ -67,7 +67,9 @@ def _binary(operator: str) -> Rule:
             left, right = _decimals(low, node, left, right)
             dtype = decimal_result(operator, left.type, right.type)
             text = f"scalar.{_WORDS[operator]}_decimals({{0}}, {{1}}, {type_text(dtype)}, {{sql}})"
-            return _call_failing(text, dtype, node, left, right)
+            raises = operator in "/%" or not _has_room(operator, left.type, right.type)
+            sql = quoted(spark_text(node))
+            return call(text, dtype, left, right, raises=raises, sql=sql)
         dtype = common_type([left.type, right.type])
         assert dtype is not None
         # In Spark / divides integers as DOUBLEs.
@@ -81,6 +83,14 @@ def _binary(operator: str) -> Rule:
         )
 
     return rule
+
+
+def _has_room(operator: str, left: pa.DataType, right: pa.DataType) -> bool:
+    """Tell whether a sum or a product of decimals has at most 38 digits, whatever they are: it is exact then."""
+    if operator == "*":
+        return bool(left.precision + right.precision + 1 <= 38)
+    whole = max(each.precision - each.scale for each in (left, right))
+    return bool(whole + max(left.scale, right.scale) + 1 <= 38)
 
 
 def _integer_divide(low: ExpressionLowering, node: exp.IntDiv) -> LoweredExpression:

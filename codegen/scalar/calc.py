@@ -51,10 +51,14 @@ class LoweredCalc:
         """The rows that pass, projected."""
         module = load_module(self.text)
         if self.where is not None:
+            if hasattr(module, "extend"):
+                batch = module.extend(batch)
             # A condition that is NULL does not hold: the module has filled it with FALSE.
             keep = module.where(batch).to_numpy(zero_copy_only=False).astype(np.bool_)
             if self.shown:
                 keep, kinds = having_kinds(kinds, keep, self.upsert)
+            # Where it is not known what the projection reads all columns are cut.
+            batch = batch.select(getattr(module, "READ", batch.schema.names))
             batch, kinds = batch.filter(pa.array(keep)), kinds[keep]
         # The projection runs over rows that passed, so that the others cannot fail in it.
         return module.select(batch), kinds
