@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from aggloom.codegen.planner import Scan
-from aggloom.errors import MissingFileError, SpecError
+from aggloom.errors import AggloomError, MissingFileError, SpecError
 from aggloom.runtime.connectors.files.discovery import check_name_order, format_paths
 from aggloom.runtime.engine.file_log import FileLog, ListedFile
+from aggloom.runtime.engine.files_ahead import FilesAhead
 from aggloom.runtime.engine.sources import other_source
 from aggloom.runtime.local.file_reader import FileReader
 from aggloom.runtime.local.message_reader import Read
@@ -65,6 +66,7 @@ class FileInput:
         self._most_bytes = int(caps.get(_BYTES) or _MOST_BYTES)
         self._log = FileLog(root, scan.table, position)
         self.backlog: dict[str, int] = {}
+        self._ahead = FilesAhead()
         self._warn_changed()
 
     def plan(self, batch: int, position: Any) -> Any:
@@ -106,7 +108,23 @@ class FileInput:
                 f"table {self._table}: written again between the plan of batch {planned} and its run: "
                 f"{format_paths(changed)}. Put back the files as they were; new rows belong into new files."
             )
-        yield from self._reader.read([Path(each.path) for each in files])
+        yield from self._ahead.take(files) or self._reader.read([Path(each.path) for each in files])
+
+    def read_ahead(self, planned: Any) -> None:
+        """Begin to read the files that will be new behind those of a range, if they stay as they are."""
+        own = {each.path for each in self._log.files_of(planned)}
+        try:
+            new = [each for each in self._list_new(planned) if each.path not in own]
+        except (AggloomError, OSError):
+            # Whoever plans the next batch will say what is wrong.
+            return
+        if new and not self._reader.by_name:
+            files = self._cap(new)
+            self._ahead.begin(files, self._reader.read([Path(each.path) for each in files]))
+
+    def close(self) -> None:
+        """Drop what was read ahead."""
+        self._ahead.close()
 
     def end(self, planned: Any) -> Any:
         """The position after a range."""

@@ -28,11 +28,21 @@ from aggloom.runtime.local.pipeline import Bundles, HostedNode, Parts
 from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.counts import Tally
 from aggloom.runtime.operators.fragment import Fragment, FragmentSpec
-from aggloom.runtime.operators.steps import MANY_ROWS, Rows, concat_changes, no_rows, split
+from aggloom.runtime.operators.steps import (
+    MANY_ROWS,
+    Rows,
+    concat_changes,
+    cut_runs,
+    no_rows,
+    split,
+)
 from aggloom.runtime.values.batches import make_batch
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
 _ROW_BYTES = 64
+_LOCAL_ROWS = 250_000
+"""Rows are aggregated before the exchange in runs of about so many, for threads; however many of those there are, the
+accumulators are the same."""
 _TIMER_STEPS = 16
 """An idle bucket forgets what is past its time to live once in so many parts of that time."""
 
@@ -82,13 +92,20 @@ class DurableHost:
     ) -> list[tuple[Parts, list[bytes]]]:
         """The rows of each task as accumulators by bucket, or as rows where those are not clearly fewer."""
         shares: list[tuple[Parts, list[bytes]]] = [([], []) for _ in range(buckets)]
-        for batch, kinds in parts:
-            phase = LocalPhase(handler, keys, buckets)
-            for bucket, data in (*phase.add(batch, kinds), *phase.finish()):
+        calls = [
+            partial(_aggregate_rows, rows, handler, keys, buckets)
+            for part in parts
+            for rows in cut_runs(part, _LOCAL_ROWS)
+        ]
+        # As in a bucket: functions of users stay in one thread.
+        is_parallel = not (handler.BACKEND == "python" or handler.OPENS or handler.CLOSES)
+        results = self.threads.run(calls) if is_parallel else [call() for call in calls]
+        # In the order of the rows, whichever thread was first.
+        for partials, rows_by_bucket in results:
+            for bucket, data in partials:
                 shares[bucket][1].append(data)
-            for rows in phase.remaining_rows():
-                for bucket, part in split(rows, keys, buckets):
-                    shares[bucket][0].append(part)
+            for bucket, part in rows_by_bucket:
+                shares[bucket][0].append(part)
         return shares
 
 
@@ -240,6 +257,17 @@ class DurableBucket:
         self.tallies = [Tally(operator) for operator in self.fragment.operators]
         self._evolves = False
         return carried
+
+
+def _aggregate_rows(
+    rows: Rows, handler: type[Any], keys: Sequence[int], buckets: int
+) -> tuple[list[tuple[int, bytes]], list[tuple[int, Rows]]]:
+    """The accumulators of some rows by bucket, and what goes on as rows by bucket."""
+    phase = LocalPhase(handler, keys, buckets)
+    partials = [*phase.add(*rows), *phase.finish()]
+    return partials, [
+        each for left in phase.remaining_rows() for each in split(left, keys, buckets)
+    ]
 
 
 def _cast_bundle(bundle: InputBatch, schema: pa.Schema) -> InputBatch:

@@ -25,7 +25,7 @@ from aggloom.runtime.engine.node import DurableHost
 from aggloom.runtime.engine.read_ahead import ReadAhead
 from aggloom.runtime.engine.settle import note_query
 from aggloom.runtime.engine.sinks import FunctionBatches, open_sink
-from aggloom.runtime.engine.sources import Source
+from aggloom.runtime.engine.sources import Source, close_sources, reading_ahead
 from aggloom.runtime.engine.totals import QueryTotals
 from aggloom.runtime.hosting.added_columns import AddedColumns
 from aggloom.runtime.hosting.handler_text import handler_texts
@@ -38,7 +38,7 @@ from aggloom.runtime.lookup.batch import batch_scope
 from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.operators.counts import Counts
 from aggloom.runtime.operators.fragment import FragmentSpec
-from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows
+from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows, table_of_changes
 from aggloom.runtime.operators.windows.assign import watermark_behind
 from aggloom.runtime.values.clock import AFTER_ALL, Clock
 
@@ -125,6 +125,7 @@ class LocalQuery:
             for name in plan.scans
             if name != ONE_ROW
         }
+        self._closing.callback(close_sources, self._sources.values())
         self._times = {
             name: (column, milliseconds(f"watermark of {name}", delay))
             for name, (column, delay) in settings.watermarks.items()
@@ -281,15 +282,15 @@ class LocalQuery:
             if self._fresh and self.plan.says_rows:
                 tables[ONE_ROW] = one_row()
             self._fresh = False
-            parts.append(self._pipeline.process(tables, clock))
+            parts += self._pipeline.process_parts(tables, clock)
             laps.end("operators")
-        changes, kinds = concat_changes(parts, self.plan.schema)
+        changes, kinds = table_of_changes(parts, self.plan.schema)
         laps.end("operators")
         forgetter = self._host.forgetter
         if forgetter is not None:
             forgetter.check(each for node in self._host.nodes.values() for each in node.fragments)
         # The sink before the commit: killed between the two, the batch runs again and the sink knows its number.
-        self._sink.write(pa.Table.from_batches([changes]), kinds, plan.batch)
+        self._sink.write(changes, kinds, plan.batch)
         laps.end("sink")
         if forgetter is not None:
             forgetter.settle(plan.batch, kinds)
@@ -342,7 +343,8 @@ class LocalQuery:
             readers = {}
             for name, planned in plan.ranges.items():
                 reads = self._join_reads(name, self._sources[name].read(planned))
-                readers[name] = ReadAhead(reads, _goes_on)
+                ahead = reading_ahead(self._sources[name], planned)
+                readers[name] = ReadAhead(reads, _goes_on, ahead)
                 closing.callback(readers[name].close)
             once = False
             while True:

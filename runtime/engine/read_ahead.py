@@ -17,11 +17,16 @@ class ReadAhead(Generic[Item]):
 
     The first item is read at once. goes_on: tells by it whether more is to come; if not there is no thread, which a
     small batch would wait for longer than for its rows. An error of the other is raised where its item would be.
-    `close` ends the thread.
+    afterwards: what the thread does behind the last item. `close` ends the thread.
     """
 
-    def __init__(self, items: Iterator[Item], goes_on: Callable[[Item], bool]) -> None:
-        self._items, self._goes_on = items, goes_on
+    def __init__(
+        self,
+        items: Iterator[Item],
+        goes_on: Callable[[Item], bool],
+        afterwards: Callable[[], None] | None = None,
+    ) -> None:
+        self._items, self._goes_on, self._afterwards = items, goes_on, afterwards
         self._queue: queue.Queue[tuple[Item | None, BaseException | None, bool]]
         self._queue = queue.Queue(_AHEAD)
         self._is_closed = threading.Event()
@@ -71,6 +76,8 @@ class ReadAhead(Generic[Item]):
                 # Asked after the item is in the queue: `close` empties the queue until the thread has seen it.
                 if self._is_closed.is_set():
                     return
+            if self._afterwards is not None:
+                self._afterwards()
         except BaseException as error:
             self._queue.put((None, error, True))
         else:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, Protocol, runtime_checkable
 
 from aggloom.errors import CheckpointError
 from aggloom.runtime.local.message_reader import Read
@@ -31,6 +32,29 @@ class Source(Protocol):
 
     def end(self, planned: Any) -> Any:
         """The position after a range."""
+
+
+@runtime_checkable
+class AheadSource(Source, Protocol):
+    """A source that can read into the next batch before that is planned."""
+
+    def read_ahead(self, planned: Any) -> None:
+        """Begin to read what will be new behind a range; what is planned then decides whether it is used."""
+
+    def close(self) -> None:
+        """Drop what was read ahead."""
+
+
+def reading_ahead(source: Source, planned: Any) -> Callable[[], None] | None:
+    """The call by which a source reads into the batch behind a range; None if it does not."""
+    return partial(source.read_ahead, planned) if isinstance(source, AheadSource) else None
+
+
+def close_sources(sources: Iterable[Source]) -> None:
+    """Drop what sources have read ahead."""
+    for source in sources:
+        if isinstance(source, AheadSource):
+            source.close()
 
 
 def other_source(table: str, position: Any) -> CheckpointError:

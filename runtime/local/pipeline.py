@@ -173,9 +173,12 @@ class Pipeline:
 
     def process(self, tables: Mapping[str, Rows], clock: Clock = NO_TIME) -> Rows:
         """Run one bundle of rows through the plan and return the changes of the result."""
-        return self._call_on_stack(
-            lambda: concat_changes(self._root(tables, clock), self.plan.schema)
-        )
+        return concat_changes(self.process_parts(tables, clock), self.plan.schema)
+
+    def process_parts(self, tables: Mapping[str, Rows], clock: Clock = NO_TIME) -> Parts:
+        """Run one bundle as `process` does; return the changes in the parts in which they were made, not copied."""
+        parts: Parts = self._call_on_stack(lambda: self._root(tables, clock))
+        return parts
 
     def _call_on_stack(self, call: Callable[[], Any]) -> Any:
         """Make a call that goes through the plan from end to end, on a large stack if the plan is tall."""
@@ -207,14 +210,16 @@ class Pipeline:
         for operator in self.operators:
             operator.close()
 
-    def calculate(self, node: Calc, rows: Rows, is_result: bool) -> Rows:
-        """A Calc's rows, by Arrow, or by Spark for expressions that only it evaluates."""
+    def calculate(self, node: Calc, rows: Rows, is_result: bool) -> Parts:
+        """A Calc's rows, by Arrow, or by Spark for expressions that only it evaluates; of a result in several parts."""
         # A condition over an update may let one half pass: then it is an insertion or a deletion.
         is_shown = is_result or node.shows
         # Of a result the two halves of an update are judged together.
         parts = [rows] if is_shown and rows[1].any() else cut_evenly(rows, self.workers)
         calls = [partial(self._calculate_part, node, part, is_shown) for part in parts]
-        return concat_changes(self.workers.run(calls), node.schema)
+        parts = self.workers.run(calls)
+        # Below an operator they are joined: it would split each of them by bucket.
+        return parts if is_result else [concat_changes(parts, node.schema)]
 
     def _calculate_part(self, node: Calc, rows: Rows, is_shown: bool) -> Rows:
         # With upserts, the row before an update is missing, and a row that no longer fits must still be deleted.
@@ -292,13 +297,13 @@ class _Builder:
         is_result = is_result and not isinstance(node, ToChangelog | FromChangelog)
         below = self.build(node.inputs[0], is_result)
         step = self._step(node, is_result)
-        return lambda tables, clock: [step(rows) for rows in below(tables, clock)]
+        return lambda tables, clock: [part for rows in below(tables, clock) for part in step(rows)]
 
-    def _step(self, node: Node, is_result: bool) -> Callable[[Rows], Rows]:
+    def _step(self, node: Node, is_result: bool) -> Callable[[Rows], Parts]:
         if isinstance(node, Calc):
             return lambda rows: self.pipeline.calculate(node, rows, is_result)
         step = step_of(node)
-        return lambda rows: run_steps((step,), rows)
+        return lambda rows: [run_steps((step,), rows)]
 
     def _scan(self, node: Scan) -> Stage:
         empty = no_rows(node.without_clock.schema)

@@ -73,13 +73,20 @@ def split(
 
 def cut_evenly(rows: Rows, workers: Workers) -> list[Rows]:
     """The rows in runs of neighbours, one for each worker; few rows in one."""
-    batch, kinds = rows
-    if workers.threads == 1 or batch.num_rows < MANY_ROWS:
+    count = len(rows[1])
+    if workers.threads == 1 or count < MANY_ROWS:
         return [rows]
     # Rounded up, so that there are no more runs than threads.
-    size = -(-batch.num_rows // workers.threads)
-    starts = range(0, batch.num_rows, size)
-    return [(batch.slice(at, size), kinds[at : at + size]) for at in starts]
+    return cut_runs(rows, -(-count // workers.threads))
+
+
+def cut_runs(rows: Rows, size: int) -> list[Rows]:
+    """The rows in runs of neighbours of about so many, one run at least."""
+    batch, kinds = rows
+    runs = max(1, round(batch.num_rows / size))
+    size = -(-batch.num_rows // runs)
+    starts = range(0, batch.num_rows, size or 1)
+    return [(batch.slice(at, size), kinds[at : at + size]) for at in starts] or [rows]
 
 
 def fill_columns(rows: Rows, schema: pa.Schema) -> Rows:
@@ -104,3 +111,14 @@ def concat_changes(parts: Sequence[Rows], schema: pa.Schema) -> Rows:
     if not schema.names:
         return empty_columns(len(kinds)), kinds
     return pa.concat_batches([batch for batch, _ in parts]), kinds
+
+
+def table_of_changes(parts: Sequence[Rows], schema: pa.Schema) -> tuple[pa.Table, Kinds]:
+    """All parts as one table, whose columns stay in pieces: to join wide rows costs as much as to compute them."""
+    parts = [part for part in parts if part[0].num_rows]
+    # Without columns a table would not know its number of rows.
+    if not parts or not schema.names:
+        batch, kinds = concat_changes(parts, schema)
+        return pa.Table.from_batches([batch]), kinds
+    kinds = np.concatenate([each for _, each in parts])
+    return pa.Table.from_batches([batch for batch, _ in parts]), kinds

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from engine_jobs import (
 from aggloom.errors import FileOrderError, MissingFileError, SpecError
 from aggloom.job import Job, complete
 from aggloom.run_local import open_query
+from aggloom.runtime.engine.sources import AheadSource
+from aggloom.runtime.local.file_reader import FileReader
 from aggloom.tables import table_source
 
 
@@ -92,3 +96,31 @@ def test_a_file_that_is_written_again_is_named_and_read_once(
     assert "written again since they were read" in caplog.text and "part-000.json" in caplog.text
     assert "their rows count twice" in caplog.text and "renamed.json" in caplog.text
     assert rows_of_table(tmp_path / "state") == table
+
+
+@pytest.mark.parametrize("change", ["none", "written again", "one before it"])
+def test_files_read_ahead_are_those_of_the_next_batch(change: str, tmp_path: Path) -> None:
+    write_files(tmp_path / "in", random_changes(1, 20), 3)
+    query = open_query(job_of(tmp_path, maxFilesPerTrigger=1), tmp_path / "state")
+    source = query._sources["orders"]
+    assert isinstance(source, AheadSource)
+    try:
+        list(source.read(source.plan(0, None)))
+        source.read_ahead(0)
+        file = tmp_path / "in" / "part-001.json"
+        if change == "written again":
+            file.write_text(file.read_text() * 2)
+            os.utime(file, (2_000, 2_000))
+        elif change == "one before it":
+            first = tmp_path / "in" / "part-000.json"
+            os.utime(shutil.copy(first, first.with_name("early.json")), (1, 1))
+        planned = source.plan(1, 0)
+        rows = [row for batch, *_ in source.read(planned) for row in batch.to_pylist()]
+    finally:
+        query.close()
+    (read,) = source._log.files_of(1)
+    expected = FileReader(read.path, "jsonl", query.plan.scans["orders"], {})
+    assert rows == [
+        row for batch, *_ in expected.read([Path(read.path)]) for row in batch.to_pylist()
+    ]
+    assert rows and Path(read.path).name != "part-000.json"
