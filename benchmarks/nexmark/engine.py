@@ -104,7 +104,8 @@ def measure(query: Query, events: Events) -> dict[str, float]:
     """Time a run over all files with its results thrown away (q10's into files), after a small one that loads what is
     compiled.
     """
-    warm = Events(2_000, events.corrections, rate=50)
+    # As many rows as threads and the local phase ask for: fewer would leave kernels for the run that is timed.
+    warm = Events(200_000, events.corrections)
     for each in (warm, events):
         plan = plan_of(query, each)
         with tempfile.TemporaryDirectory(prefix="nexmark-") as made:
