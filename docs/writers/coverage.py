@@ -1,8 +1,8 @@
-"""How many of Spark's and of Flink's scalar functions are evaluated without a Spark session.
+"""Count the scalar functions of Spark and of Flink that are evaluated without a Spark session.
 
-A function of Spark's counts if a sample of the table of functions calls it, or if its query here runs; one of Flink's
-if its sample here, over the columns of the sample table, is lowered or runs as an item of a query. No session is used.
-`python -m writers.coverage` prints the figures and what is missing.
+A function of Spark counts if a sample in the table of functions calls it, or if its query here runs. A function of
+Flink counts if its sample in this file, over the columns of the sample table, is lowered or runs as an item of a
+query. No session is used. `python -m writers.coverage` prints the numbers and the missing functions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SKETCHES: Final = (
     "vector_",
 )
 SPARK: Final = sorted(name for name in ARITIES if not name.startswith(_SKETCHES))
-"""Spark's functions but for sketches, vectors, geography and the parts of a VARIANT."""
+"""Spark's functions except those for sketches, vectors, geography and parts of a VARIANT."""
 _OPERATORS: Final = {
     "div": " div ",
     "ilike": " ilike ",
@@ -110,11 +110,11 @@ _QUERIES: Final = {
 }
 """Queries of the functions that no expression is: those that make rows, group them, or ask what time it is."""
 FLINK: Final = [each.strip() for line in _FLINK.strip().splitlines() for each in line.split(" | ")]
-"""A sample of each scalar expression of Flink's page on functions, in its order."""
+"""A sample of each scalar expression on Flink's page about functions, in the order of that page."""
 
 
 def missing_of_spark() -> list[str]:
-    """The functions of Spark's that no sample calls, and that no query has."""
+    """Return the functions of Spark that no sample calls, and that no query has."""
     samples = " ".join(sql.lower() for each in FAMILIES.values() for e in each for sql in e.samples)
     samples += " ".join(MOVED)
     called = set(re.findall(r"(\w+)\(", samples)) | {
@@ -128,7 +128,7 @@ def missing_of_spark() -> list[str]:
 
 
 def missing_of_flink() -> list[str]:
-    """The expressions of Flink's that are neither lowered nor run in a query."""
+    """Return the expressions of Flink that are neither lowered nor run in a query."""
     return [sql for sql in FLINK if not _is_lowered(sql) and not runs(_select(sql))]
 
 
@@ -159,9 +159,9 @@ def _is_lowered(sql: str) -> bool:
 
 
 def figures() -> str:
-    """The figures, as a sentence."""
+    """Return the numbers, as a sentence."""
     spark, flink = len(SPARK) - len(missing_of_spark()), len(FLINK) - len(missing_of_flink())
-    return f"{spark} of Spark's {len(SPARK)} scalar functions, and {flink} of Flink's {len(FLINK)}, run so."
+    return f"{spark} of Spark's {len(SPARK)} scalar functions and {flink} of Flink's {len(FLINK)} run without Spark."
 
 
 if __name__ == "__main__":

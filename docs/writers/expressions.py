@@ -1,4 +1,4 @@
-"""The page on scalar expressions, from the table of functions."""
+"""Write the page on scalar expressions, from the table of functions."""
 
 from __future__ import annotations
 
@@ -18,52 +18,53 @@ from writers.spark_alone import OF_FLINK, lines
 _INTRO = """\
 # Scalar expressions without Spark
 
-Written from the table of functions by `make docs`; do not edit.
+`make docs` writes this page from the table of functions. Do not edit it.
 
-Expressions in WHERE, in projections and in HAVING follow Spark SQL in ANSI mode. What stands below is lowered to calls
-of Arrow compute, or of functions of Python over a column: the harness evaluates it without Spark, and on Spark it runs
-in a Python worker where rows come packed out of another operator. The rest is Spark's own business: Spark evaluates it
-between operators, and the harness asks the session that it is given, or refuses it by name.
-[Why](decisions/027-expressions-in-workers.md).
+Expressions in WHERE, HAVING and SELECT follow Spark SQL in ANSI mode. The expressions on this page do not need Spark.
+They are lowered: each becomes calls of Arrow compute, or of Python functions over whole columns. The harness
+evaluates them without Spark. On Spark they run in a Python worker if their rows are the packed output of another
+operator. All other expressions are evaluated by Spark, between operators; the harness passes them to its Spark
+session, and without a session refuses them by name. [Why](decisions/027-expressions-in-workers.md).
 
-- Conditions have three values; NaN is equal to itself and above all numbers; -0.0 is 0.0.
-- Overflow, division by zero and a cast that does not fit are errors that name the expression and the values
-  (`ArithmeticOverflowError`, `DivisionByZeroError`, `InvalidCastError`). A branch of AND, OR, CASE, IF, COALESCE is
-  computed only on the rows that reach it. An operand that fails is an error even where the operand before it is NULL;
-  Spark answers NULL there.
-- Decimals are rounded half up to the digits of Spark's result type.
-- Casts of text read what Spark reads, but years have four digits and an offset is `Z`, `UTC` or `+hh[:mm]`; other texts
-  are errors.
-- Regular expressions mean what Java means; one that Python would read in another way is refused. Where nothing
-  matches, as of `a*`, that is never in the middle of a character, as it may be in Java.
-- Numbers in JSON are written with the shortest digits, as Java does from version 19 on.
-- Instants are shown in the session's time zone. What depends on which of two equal
-  hours is meant, as DATE_TRUNC('HOUR', ..), is left to Spark unless the zone is UTC.
+- *Logic*: conditions have three values. NaN is equal to itself and greater than all other numbers. -0.0 is 0.0.
+- *Errors*: overflow, division by zero and a cast whose value does not fit are errors (`ArithmeticOverflowError`,
+  `DivisionByZeroError`, `InvalidCastError`). They name the expression and the values. A branch of AND, OR, CASE, IF
+  or COALESCE is computed only for the rows that reach it. If an operand fails, this is an error even if the operand
+  before it is NULL; Spark returns NULL in this case.
+- *Decimals* are rounded half up to the digits of Spark's result type.
+- *Casts of texts* accept the same texts as Spark, except that a year has four digits and an offset is `Z`, `UTC` or
+  `+hh[:mm]`. Other texts are errors.
+- *Regular expressions* have the meaning that they have in Java. An expression that Python would understand
+  differently is refused. An empty match, as of `a*`, is never in the middle of a character, as it can be in Java.
+- *Numbers in JSON* are written with the shortest digits, as in Java from version 19 on.
+- *Instants* are shown in the session's time zone. When clocks are set back, an hour occurs twice. Expressions that
+  depend on which of the two is meant, such as DATE_TRUNC('HOUR', ..), are left to Spark unless the zone is UTC.
+- *Functions of Flink that Spark lacks* are the last family below. On Spark a worker computes these calls into columns
+  before Spark evaluates the rest of a filter or projection. It computes them for all rows, even those that a branch
+  of CASE excludes. A worker must be able to compute the arguments of such a call.
 
-- Spark lacks some functions of Flink, the last family below. On Spark a worker computes their calls into columns, for
-  all rows, before Spark evaluates the rest of a filter or projection; a branch of CASE does not spare a row.
-  An argument of such a call must be one that a worker computes.
+{figures}
+[The others](#what-only-spark-has) are evaluated only by Spark.
 
-{figures} [What is left](#what-only-spark-has) is Spark's alone.
+- *SIN, COS, TAN, COT, CSC and SEC* have the bits of Java's StrictMath on every engine. On Spark a worker computes them,
+  too, because Spark's own last bit depends on the processor ([why](decisions/119-circular-functions-in-workers.md)).
+- *The clock* (`current_timestamp`, `current_date`, `current_time()`, `now`, ..) is the time of the batch, over
+  append-only rows ([why](decisions/082-one-time-for-a-batch.md)).
+- *Not scalar*: `explode` and similar functions are [table functions](table-functions.md), `window` and
+  `session_window` are [windows](windows.md), and `grouping` and `grouping_id` need [grouping sets](sql.md).
+- *MAKE_INTERVAL* and similar functions cannot be a column: use them beside a time, which they move.
+- *RAISE_ERROR and ASSERT_TRUE* end the query with a `RaisedError`, or with Spark's error, when a row reaches them.
+- *TIME* on Spark needs `spark.sql.timeType.enabled`, which `al.session` sets.
 
-- SIN, COS, TAN, COT, CSC and SEC have the bits of Java's StrictMath on every engine: on Spark a worker computes them,
-  too, for Spark's own last bit depends on the processor ([why](decisions/119-circular-functions-in-workers.md)).
-- The clock (`current_timestamp`, `current_date`, `current_time()`, `now`, ..) is the time of the batch, over rows that
-  are only added ([why](decisions/082-one-time-for-a-batch.md)). `explode` and its kin are
-  [table functions](table-functions.md), `window` and `session_window` [windows](windows.md), `grouping` and
-  `grouping_id` stand beside [grouping sets](sql.md).
-- MAKE_INTERVAL and its kin make no column: they stand beside a time, which they move.
-- RAISE_ERROR and ASSERT_TRUE end the query with a `RaisedError`, or with Spark's error, when a row reaches them.
-- TIME on Spark needs `spark.sql.timeType.enabled`, which `al.session` sets.
-
-`scalar` is `aggloom.runtime.scalar`, which holds what Arrow has no kernel for. The columns of the examples:
+In the tables, `scalar` is the package `aggloom.runtime.scalar`. It has the functions for which Arrow has no kernel.
+The examples use these columns:
 
     {schema}
 """
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     ddl = schema_ddl(sample_table().schema).replace(", ", ",\n    ")
     parts = [_INTRO.format(schema=ddl, figures=figures())]
     for family, entries in FAMILIES.items():

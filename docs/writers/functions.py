@@ -76,7 +76,7 @@ How to read the entries:
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [_INTRO, *_contents()]
     for family in catalogue._FAMILIES:
         parts += [f"## {_title(family)}", *(_section(entry) for entry in family.ENTRIES)]
@@ -123,7 +123,7 @@ def _section(entry: Aggregate) -> str:
 
 
 def signature(entry: Aggregate) -> str:
-    """The call as SQL, with what may be left out in brackets."""
+    """Return the call as SQL, with optional parts in brackets."""
     text = ""
     for name in places(entry):
         shown, needed = _place(entry, name)
@@ -148,7 +148,7 @@ def signature(entry: Aggregate) -> str:
 
 
 def _place(entry: Aggregate, name: str) -> tuple[str, bool]:
-    """Return the words for what stands at a place, and whether it must stand there."""
+    """Return the text for a position of a call, and whether it is required."""
     argument = next((a for a in entry.arguments if a.name == name), None)
     if argument is not None:
         # COUNT without a column is COUNT(*), which has a line of its own.
@@ -190,7 +190,7 @@ def _result(entry: Aggregate) -> str:
 
 
 def _results(entry: Aggregate, dialect: str) -> str:
-    """The result types over sample arguments, shortened where one says it for all."""
+    """Return the result types over sample arguments, shortened if one rule describes them all."""
     kinds = _SAMPLES[entry.arguments[0].kind] if entry.arguments else ("INT",)
     found = {kind: _result_over(entry, kind, dialect) for kind in kinds}
     argument = f"the type of `{entry.arguments[0].name}`"
@@ -288,7 +288,7 @@ def _example(entry: Aggregate, example: Example) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value as a reader of SQL would write it."""
+    """Return a value as it is written in SQL."""
     if value is None:
         return "NULL"
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""docs/plans.md: the plans in it are written by the planner, from the queries and tables that the page itself names."""
+"""Write the plans in docs/plans.md: the planner makes them from the queries and tables on the page itself."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Shown:
 
 
 def tables_of(page: str) -> dict[str, str]:
-    """The tables that the page names, as DDL: the lines of its block `tables`."""
+    """Return the tables of the page as DDL, from the lines of its block `tables`."""
     (block,) = (text for kind, text in _BLOCK.findall(page) if kind == "tables")
     pairs = (re.fullmatch(r"(\w+) \((.*)\)", line) for line in block.splitlines())
     return {pair[1]: pair[2] for pair in pairs if pair}
 
 
 def plans_of(page: str) -> list[Shown]:
-    """The plans that the page shows: under a heading `### name` the blocks sql, flink and aggloom."""
+    """Return the plans on the page: the blocks sql, flink and aggloom under a heading `### name`."""
     found = []
     for section in re.split(r"^### ", page, flags=re.M)[1:]:
         blocks = dict(_BLOCK.findall(section))
@@ -43,12 +43,12 @@ def plans_of(page: str) -> list[Shown]:
 
 
 def plan_shown(shown: Shown, tables: dict[str, str]) -> Plan:
-    """The plan of a script on the page: over tables that only grow, in Flink's dialect."""
+    """Plan a script of the page, over append-only tables, in Flink's dialect."""
     return plan_query(shown.script, tables, input_changes="append", dialect="flink")
 
 
 def rewritten(page: str) -> str:
-    """The page with the planner's own plans in its blocks `aggloom`."""
+    """Return the page with the planner's current plans in its blocks `aggloom`."""
     tables = tables_of(page)
     for shown in plans_of(page):
         head, heading, rest = page.partition(f"### {shown.name}\n")
@@ -59,7 +59,7 @@ def rewritten(page: str) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the plans of the page that is named again."""
+    """Update the plans in the named page."""
     if len(arguments) != 1:
         raise SpecError("plans: name one page, such as docs/plans.md.")
     path = Path(arguments[0])

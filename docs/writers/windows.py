@@ -1,4 +1,4 @@
-"""docs/windows.md: what its examples print and draw is written by running them."""
+"""Run the examples of docs/windows.md, and write their output and pictures into the page."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _EXAMPLE = re.compile(
 
 
 class RenderedPage(NamedTuple):
-    """A page as it should be, and its pictures by their place beside it."""
+    """The updated page, and its pictures by their path beside it."""
 
     page: str
     pictures: dict[str, str]
 
 
 def render_page(page: str) -> RenderedPage:
-    """The page with what its examples print; they run in order and share their names.
+    """Return the page with the output of its examples; they run in order and share their names.
 
-    An example is a block `python`, perhaps a block `text` with what it prints, and perhaps a picture of its last line.
+    An example is a block `python`, then optionally a block `text` with its output, and a picture of its last line.
     """
     names: dict[str, Any] = {"__name__": "__windows__"}
     pictures: dict[str, str] = {}
@@ -66,7 +66,7 @@ def _run(code: str, names: dict[str, Any], line: int) -> tuple[str, Any]:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the page that is named, and the pictures beside it."""
+    """Update the named page and the pictures beside it."""
     if len(arguments) != 1:
         raise SpecError("windows: name one page, such as docs/windows.md.")
     path = Path(arguments[0])
