@@ -45,7 +45,7 @@ class UnknownFunctionError(SpecError):
 
 
 class NotRetractableError(SpecError):
-    """An aggregate function that cannot take rows back, over an input that does."""
+    """An aggregate function that cannot retract rows, over an input that does."""
 
 
 class NotMergeableError(SpecError):

@@ -31,11 +31,11 @@ from aggloom.text_file import read_text
 class Job:
     """A query or script to run, with its tables; `options` are the planner's, by Flink's names or by keyword.
 
-    checkpoint: where progress and state are kept; without one a run begins anew and leaves nothing behind. key: the
-    columns by which a sink tells rows apart, where that is declared; into: the table of a script that it is.
-    keep_open: whether windows whose time is not over stay open at the end of the input, for files that are added later.
-    engine: `spark` or `local`; empty: Spark where it is installed.
-    json: whether what the run has counted, and the table of sink `table`, come as JSON.
+    checkpoint: the directory for progress and state; without one a run starts from the beginning and keeps nothing.
+    key: the key columns of the sink, if they are declared; into: the table of the script's INSERT INTO.
+    keep_open: whether unfinished windows stay open at the end of the input, for files that are added later.
+    engine: `spark` or `local`; empty: Spark if it is installed.
+    json: whether the counts of the run, and the table of sink `table`, are printed as JSON.
     """
 
     sql: str
@@ -55,13 +55,13 @@ class Job:
 
     @property
     def ends(self) -> bool:
-        """Tell whether no row is expected after those that are there; topics of Kafka have no end."""
+        """Tell whether the input ends with the rows that exist now; topics of Kafka have no end."""
         goes_on = self.continuous or any(table.kafka for table in self.tables)
         return not goes_on and not self.keep_open
 
 
 def read_job(path: Path, **overrides: Any) -> Job:
-    """The job of a YAML file; what `overrides` gives (other than None and nothing) wins.
+    """Return the job of a YAML file; entries of `overrides` that are not None or empty replace those of the file.
 
         sql: SELECT name, SUM(cnt) AS total FROM t GROUP BY name
         tables:
@@ -108,13 +108,13 @@ def read_job(path: Path, **overrides: Any) -> Job:
         raise SpecError(f"{path}: `options` must be a mapping of names to values.")
     # Options are merged one by one: a single `--set` must not lose all those of the file.
     entries["options"] = {**options, **(overrides.pop("options", None) or {})}
-    # False is what click gives for a flag that is not there; it must not turn off what the file turns on.
+    # click passes False for a missing flag; it must not turn off an option that the file turns on.
     entries |= {key: value for key, value in overrides.items() if value not in (None, (), False)}
     return complete(entries, str(path))
 
 
 def _resolve_sink_path(sink: Any, folder: Path) -> Any:
-    """A sink as an entry says it, with its path relative to a folder."""
+    """Return a sink entry with its path relative to a folder."""
     if isinstance(sink, str):
         kind, colon, place = sink.partition(":")
         return kind + colon + relative_to(folder, place) if place and "," not in kind else sink
@@ -124,7 +124,7 @@ def _resolve_sink_path(sink: Any, folder: Path) -> Any:
 
 
 def complete(entries: Mapping[str, Any], where: str) -> Job:
-    """The job of these entries; raises SpecError for one that is missing or cannot be."""
+    """Return the job with these entries; raises SpecError for one that is missing or invalid."""
     if not entries.get("sql"):
         raise SpecError(f"{where}: there is no `sql`; a job needs sql and tables.")
     if not entries.get("tables") and not _creates(entries["sql"]):

@@ -54,7 +54,7 @@ _REST = "--json gives all, and with --checkpoint al.read_table"
 
 
 def run(*jobs: Job) -> None:
-    """Stream the tables of each job through its query into its sink, all at once."""
+    """Run the queries of all jobs at the same time, each from its tables into its sink."""
     with ExitStack() as places:
         placed = []
         for job in jobs:

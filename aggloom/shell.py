@@ -119,7 +119,7 @@ class Shell:
             if job.tables and (empty := harness.counts.describe_empty(False)):
                 click.echo(empty, err=True)
             plan = harness.plan
-            if self.changes or not (plan.tells_before or plan.key):
+            if self.changes or not (plan.has_old_rows or plan.key):
                 show_result(changes.schema, changes, self.form)
                 return
             table = harness.table()

@@ -71,7 +71,7 @@ def refuse_files(name: str, metadata: Mapping[str, str]) -> None:
 def check_metadata(metadata: Mapping[str, Mapping[str, str]], plan: Plan) -> None:
     """Raise SpecError where a query reads what differs from change to change of one row.
 
-    The change that takes a row back would say another value than the one that has brought it. metadata: the sources of
+    The change that retracts a row would have another value than the one that inserted it. metadata: the sources of
     columns by table.
     """
     from aggloom.runtime.engine.scan_columns import scan_columns

@@ -263,7 +263,7 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
         return _lake(name, entries, where, folder)
     # Before the path is asked for: neither rows that are made nor tables of a lake have one on the disk.
     if (made_rows := take_made_source(entries, where)) is not None:
-        schema, watermark, _, changes = _told_of_rows(entries, where)
+        schema, watermark, _, changes = _take_row_entries(entries, where)
         for entry in entries:
             raise SpecError(f"{where}: rows that are made have no entry {entry!r}; leave it out")
         # The colon says that this is no place on the disk.
@@ -295,7 +295,7 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
         raise SpecError(f"{where}: {chosen!r} is no format of files; say connector={chosen}.")
     if chosen not in FORMATS:
         raise SpecError(f"{where}: no format {chosen!r}. {nearest(str(chosen), FORMATS)}")
-    schema, watermark, keys, changes = _told_of_rows(entries, where)
+    schema, watermark, keys, changes = _take_row_entries(entries, where)
     check_sources(metadata, bool(kafka), schema, chosen, where)
     table = TableSource(str(name), path, chosen, schema, options, watermark)
     return replace(table, keys=keys, changes=changes, kafka=kafka, metadata=metadata)
@@ -311,7 +311,7 @@ def _registry(entries: dict[str, Any], format: Any, where: str) -> dict[str, Any
     return {"registry": schema_registry(own)}
 
 
-def _told_of_rows(entries: dict[str, Any], where: str) -> tuple[Any, ...]:
+def _take_row_entries(entries: dict[str, Any], where: str) -> tuple[Any, ...]:
     """Take the entries that describe the rows of any table out of `entries`: schema, watermark, keys, changes."""
     schema = entries.pop("schema", None)
     if not isinstance(schema, str | None):
@@ -347,7 +347,7 @@ def _lake(name: str, entries: dict[str, Any], where: str, folder: Path | None) -
     for entry in types.keys() & entries.keys():
         lake[entry] = convert_entry(entry, entries.pop(entry), types[entry], where)
     lake_source(lake).check(where)
-    schema, watermark, keys, changes = _told_of_rows(entries, where)
+    schema, watermark, keys, changes = _take_row_entries(entries, where)
     # It gives both images of a row; as upserts a state would remember them again.
     if changes == "upsert":
         raise SpecError(f"{where}: {connector} tells the rows that it replaces; leave changes out.")

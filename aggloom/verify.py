@@ -156,7 +156,7 @@ def _run_again(job: Job, root: Path, again: Path, script: InputScript) -> Plan:
     """Run a query over input that is known into a checkpoint of its own; the plan."""
     plan = plan_of_job(job)
     _check_plan(root, job, plan)
-    key = job.key or (() if plan.tells_before else plan.key or ())
+    key = job.key or (() if plan.has_old_rows else plan.key or ())
     table_job = replace(job, sink="table", key=tuple(key))
     buckets = known_buckets(root) or BUCKETS
     with closing(open_query(table_job, again, buckets=buckets, ranges=script.ranges)) as query:

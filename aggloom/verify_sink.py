@@ -101,15 +101,15 @@ def _find_obstacle(kind: str, options: Any, plan: Plan, job: Job) -> str:
         return ""
     if options.guarantee != "exactly-once":
         return "without transactions a batch may be there twice"
-    if not (job.key or plan.key) and plan.tells_before:
+    if not (job.key or plan.key) and plan.has_old_rows:
         return "messages without a key have no order over partitions"
     return ""
 
 
 def _open_sink(plan: Plan, job: Job, options: Any) -> TableSink:
     """The sink with options of a job; raises SpecError where its library is not there."""
-    key, tells_before = find_key(plan, plan.schema.names, list(job.key) or None, options)
-    return cast("TableSink", made_sink(options, key, tells_before)[0])
+    key, has_old_rows = find_key(plan, plan.schema.names, list(job.key) or None, options)
+    return cast("TableSink", made_sink(options, key, has_old_rows)[0])
 
 
 def _read_table(sink: TableSink, options: Any, plan: Plan, job: Job) -> pa.Table:
@@ -174,8 +174,8 @@ def _read_output(kind: str, path: str, plan: Plan, job: Job) -> pa.Table:
     if not Path(path).is_dir():
         raise MissingFileError(f"sink {kind}: {path} is not there")
     columns = _columns_of(plan)
-    keys = None if plan.tells_before else list(job.key or plan.key or ()) or None
-    changes = None if plan.tells_before else "upsert"
+    keys = None if plan.has_old_rows else list(job.key or plan.key or ()) or None
+    changes = None if plan.has_old_rows else "upsert"
     written = local.read_changes(path, kind, columns, keys=keys, changes=changes, order="name")
     return local.collect(local.sql("SELECT * FROM written", written=written))
 

@@ -174,7 +174,7 @@ def _prepare_operator(
     parts = keyed_parts(query.operators_at(place)[number])
     if not parts:
         raise CheckpointError(
-            f"{root}: {node.name} holds its keys in windows that cannot lose one (sessions, triggers and evictors of "
+            f"{root}: {node.name} keeps its keys in windows that cannot lose one (sessions, triggers and evictors of "
             "one's own, OVER with running sums). Nothing was changed. Once its windows are over they are empty."
         )
     fields = {f.name: f for state in parts for f in state.table.fields}

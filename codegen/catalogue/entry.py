@@ -81,8 +81,8 @@ class Field:
 
     name: what expressions call it. kind: count (int64), number (an exact sum as the argument's type sums), real (an
     exact sum of DOUBLEs), word (64 bits that compare as the argument does), double (a float64 as it is). accumulate,
-    retract: the value after a row is added or taken back, as expressions over the state before; retract=None: rows
-    cannot be taken back. merge: the value of two states together, of which `other_` and a name are the second's.
+    retract: the value after a row is added or retracted, as expressions over the state before; retract=None: rows
+    cannot be retracted. merge: the value of two states together, of which `other_` and a name are the second's.
     initial: the value of a new key (0; another for counts and doubles only).
 
     Example:

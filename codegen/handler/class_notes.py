@@ -1,4 +1,4 @@
-"""Notes on users' functions in a plan: which are compiled, and what taking their rows back costs."""
+"""Notes on users' functions in a plan: which are compiled, and how their rows are retracted."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def note_functions(plan: HandlerPlan) -> list[str]:
 
 
 def _note_retraction(call: AggCall, of: Retraction | None) -> Iterator[str]:
-    """The lines on a class that has no retract, and what it costs that rows are taken back nevertheless."""
+    """Yield notes on a class without `retract`: how its rows are retracted nevertheless, and what that costs."""
     if of is not None and of.inverse:
         yield "retract is derived: accumulate with the opposite signs; it is exact, and costs no state"
     elif of is not None and of.why:
         yield f"no retract, and none is derived: {of.why}"
         what = ", ".join(call.args)
-        yield f"so each key keeps its live rows, each different ({what}) with its count, and after one is taken back"
-        yield "  adds all of them up anew when its result is read next"
+        yield f"so each key keeps its live rows, each distinct ({what}) with its count; after a retraction"
+        yield "  it accumulates all of them again when its result is next read"

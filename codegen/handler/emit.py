@@ -1,7 +1,8 @@
 """Writing generated modules, once, and loading them: the only code here that touches the disk.
 
 A module's file is named after the digest of its text, so it never changes under its name, unless the user gives it
-a name. What was edited by hand is never overwritten. Modules are loaded only from a directory that belongs to the user.
+a name. A file that was edited by hand is never overwritten. Modules are loaded only from a directory that belongs to
+the user.
 """
 
 from __future__ import annotations
@@ -78,15 +79,15 @@ def generate(
     directory: str | Path | None = None,
     name: str | None = None,
 ) -> GeneratedSource:
-    """Write the handler of a spec into a directory, unless it is there.
+    """Write the handler of a spec into a directory, unless it exists already.
 
     spec: the aggregation. backend: "numba" compiles; "python" writes plain Python. A user's class that Numba cannot
     compile makes it plain Python whatever the backend; `explain` says why. So does one whose source is not trusted: it
-    is written down and not run. directory: where the module goes (default: the user's cache). name: the module's name;
-    by default it is made of the digest.
+    is written, but not run. directory: the directory of the module (default: the user's cache). name: the module's
+    name; by default it contains the digest.
 
     Raises GeneratedSourceError if the file `name`.py was edited by hand or is no generated module; an edited file
-    under a digest is left as it is, and `load` warns.
+    under a digest is left unchanged, and `load` warns.
 
     Example:
         >>> import aggloom as al
@@ -124,7 +125,7 @@ def refresh(path: Path, *, trust: bool = False) -> GeneratedSource:
     """
     if path.stem.startswith(_PREFIX):
         raise GeneratedSourceError(
-            f"{path} is named by its digest, which another text would not have; generate it anew"
+            f"{path} is named by its digest, which a changed file would not have; generate a new one"
         )
     stated = _read_constants(path)
     spec = AggSpec.from_json(stated["SPEC_JSON"], trust=trust)

@@ -20,7 +20,7 @@ from aggloom.codegen.views import SPILL, VIEW_KINDS
 
 
 def plan_of(spec: AggSpec, backend: str = "numba") -> HandlerPlan:
-    """The plan of a spec for a backend: numba, unless a user's class in it cannot be compiled, or python."""
+    """Return the plan of a spec for a backend: numba (unless a user's class in it cannot be compiled), or python."""
     return Planner(spec, backend).plan()
 
 
@@ -78,7 +78,7 @@ class Planner(Draft):
         # DISTINCT leaves no order in its counts: only a view of arrivals says what came first when two are merged.
         states = entry.shape(True, ordered).state
         arriving = any(isinstance(s, View) and VIEW_KINDS[s.kind].arrival for s in states)
-        # A call over what only grows never takes a value back (rule monotonic_extremes).
+        # A call over values that only grow never retracts one (rule monotonic_extremes).
         retracting = self.has_retractions and not call.monotonic
         shape = entry.shape(retracting or (distinct and arriving), ordered)
         entered = CallPlan(call, entry, shape, operand, block, distinct)

@@ -61,7 +61,7 @@ def _distinct_key(draft: Draft, call: AggCall, entry: Aggregate) -> object:
 
 def _distinct_kind(draft: Draft, calls: int) -> ViewKind:
     """The kind of a view that so many filters share."""
-    # A count a call is needed only where rows are taken back; one call alone has one number in either kind.
+    # A count a call is needed only where rows are retracted; one call alone has one number in either kind.
     return SEEN if not draft.has_retractions and 1 < calls <= CALLS else MULTISET
 
 

@@ -200,7 +200,7 @@ class CallBlock:
 
     @property
     def reset_lines(self) -> list[str]:
-        """Lines that clear fields when the count is back to 0, so that no rounding is left of what was taken back.
+        """Lines that clear fields when the count is back to 0, so that no rounding is left of what was retracted.
 
         Only users' fields are rounded; float sums are exact, and a count of 0 may stand for -1 +1.
         """
@@ -315,7 +315,7 @@ class HandlerPlan:
 
     functions: the users' classes; names: those of all users' functions; unmergeable: of those without a merge.
     compacts: whether merging a state into a new one gives the same state. verdicts: (call, why it is not compiled).
-    retractions: (call, how its class takes rows back).
+    retractions: (call, how its class retracts rows).
     """
 
     spec: AggSpec

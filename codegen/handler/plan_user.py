@@ -62,7 +62,7 @@ def class_calls(spec: AggSpec, backend: str) -> dict[AggCall, ClassCall]:
             retraction = with_retract(entry, types)
             entry = retraction.entry
         assert entry.code is not None
-        # A function over arguments of two types may take rows back in two ways.
+        # A function over arguments of two types may retract rows in two ways.
         prefix = prefixes.setdefault(entry.code.source, _prefix(entry.name, prefixes))
         verdict = Verdict("plain Python was asked for")
         if backend == "numba" and respects_nulls(call, entry, spec.dialect):

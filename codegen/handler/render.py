@@ -1,6 +1,6 @@
-"""Rendering: a plan becomes the text of a module. Pure: nothing is read but the templates, nothing is written.
+"""Rendering: a plan becomes the text of a module. Pure: it reads only the templates, and writes nothing.
 
-A module states the digest of its own text, so that an edit by hand shows wherever the file is moved.
+A module contains the digest of its own text, so that an edit by hand is recognised wherever the file is moved.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _IMPORT = re.compile(r"^ *from (aggloom\.runtime[\w.]*) import ([\w, *]+)", re.M
 
 
 def render(plan: HandlerPlan) -> str:
-    """The module's text."""
+    """Return the text of the module."""
     return format_draft(render_draft(plan))
 
 

@@ -1,4 +1,4 @@
-"""Aggregates by key: as SQL says them, and as they run: the keyed operator, and the half before its exchange."""
+"""Aggregates by key: the logical node, the keyed operator, and the local half before its exchange."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SUMS = ("SUM", "SUM0")
 
 
 class AggregateRows(Node):
-    """The known traits of the rows that leave an aggregate, whatever its form: one for each key that has rows."""
+    """Traits of the rows that any aggregate emits: one row for each key that has input rows."""
 
     input: Node
     spec: AggSpec

@@ -143,7 +143,7 @@ class AsOfJoin(TwoSided):
         what = ("its rows of the left", "its rows of the right")
         if self.waits:
             what = (
-                "its rows of the left that the watermark has not come to",
+                "its rows of the left that the watermark has not reached",
                 "its versions from the last one at the watermark on",
             )
         for side, name in enumerate(("left", "right")):

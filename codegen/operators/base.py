@@ -74,7 +74,7 @@ class Node(ABC):
     @property
     @abstractmethod
     def is_complete(self) -> bool:
-        """True if each retraction follows the row that it takes back."""
+        """True if each retraction follows the row that it retracts."""
 
     @property
     @abstractmethod
@@ -122,7 +122,7 @@ class Node(ABC):
 
     @property
     def appends_only(self) -> bool:
-        """True if nothing is ever taken back."""
+        """True if nothing is ever retracted."""
         return self.changelog == ("I",)
 
     @property
@@ -223,7 +223,7 @@ class Node(ABC):
 
     def within(self, names: Key) -> tuple[dict[str, str], ...] | str:
         """For each input the columns there that these are; or why rows cannot pass inside a stateful node."""
-        return f"{self.title[0]} stands between them"
+        return f"{self.title[0]} is between them"
 
     def without_before(self) -> Node:
         """The plan up to here where nobody reads the old half of an update: its last operators emit no -U."""

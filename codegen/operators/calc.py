@@ -163,12 +163,12 @@ class Calc(Node):
     def within(self, names: Key) -> tuple[dict[str, str], ...] | str:
         # Pairs of kinds are needed there, and the steps inside a node treat each row alone.
         if self.shows:
-            return "between them stands a filter whose changes are logged"
+            return "between them is a filter whose changes are logged"
         if self.picked_columns is None:
             try:
                 lower_calc(self.where, self.select, self.columns, self.input.schema)
             except UnsupportedExpressionError as error:
-                return f"between them stands what only Spark evaluates ({error})"
+                return f"between them is an expression that only Spark evaluates ({error})"
         known = {name: column_name(sql) for name, sql in self.select}
         return ({name: own for name in names if (own := known[name]) is not None},)
 

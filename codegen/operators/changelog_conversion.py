@@ -76,7 +76,7 @@ class ToChangelog(Node):
 
     @property
     def event_times(self) -> frozenset[str]:
-        # What takes a row back has its time, which the watermark may have passed long ago.
+        # What retracts a row has its time, which the watermark may have passed long ago.
         return self.input.event_times if self.input.appends_only else frozenset()
 
     @property

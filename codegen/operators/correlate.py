@@ -1,6 +1,6 @@
 """Correlate: each row with the rows that a table function makes of it.
 
-It remembers nothing. A row that is taken back makes the same rows as when it came, so that they are taken back, too.
+It stores nothing. A retracted row makes the same rows as when it was inserted, so that they are retracted, too.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Correlate(Extending):
     def within(self, names: Key) -> tuple[dict[str, str], ...] | str:
         if isinstance(self.call, UserRows):
             # The text of a checkpoint would have its source, which must not run from there.
-            return f"{self.call.name}, a table function of your own, stands between them"
+            return f"{self.call.name}, a table function of your own, is between them"
         own = set(self.input.schema.names)
         return ({name: name for name in names if name in own},)
 

@@ -76,5 +76,5 @@ class CurrentJoin(Join):
             "where": [" AND ".join(where) or "true"],
             "asOf": ["the batch"],
             "select": shown_names(self.columns),
-            "rightInputSpec": [self.held_by(1)],
+            "rightInputSpec": [self.input_spec(1)],
         }

@@ -207,7 +207,7 @@ def plan_deduplicate(node: Numbered, numbers: Range) -> Node | None:
     # RANK may give several rows the number 1.
     if node.function != "ROW_NUMBER" or numbers != Range(1, 1) or len(order) != 1:
         return None
-    # A row that is taken back would leave its place to one that was forgotten: a Rank remembers all.
+    # A row that is retracted would leave its place to one that was forgotten: a Rank remembers all.
     if not node.adds_only:
         return None
     (item,) = order
@@ -246,7 +246,7 @@ def deduplicated_table(
         kind = type_name(rows.schema.field(order).type)
         fix = "order by a TIMESTAMP, a DATE or an integer; by others ROW_NUMBER in al.sql does"
         raise TypeMismatchError(f"order_by: column {order!r} is {kind}; {fix}.")
-    # With window_end the operator itself refuses a row that is taken back.
+    # With window_end the operator itself refuses a row that is retracted.
     if not rows.appends_only and window_end is None:
         return _of_changes(rows, keys, keep, order)
     key = keys
@@ -260,7 +260,7 @@ def deduplicated_table(
 
 
 def _of_changes(rows: Node, keys: Key, keep: Keep, order: str | None) -> Node:
-    """One row of each key of rows that may be taken back, when another takes its place."""
+    """One row of each key of rows that may be retracted, when another takes its place."""
     if any(set(unique) <= set(keys) for unique in rows.unique_keys):
         # There is never more than one.
         return rows

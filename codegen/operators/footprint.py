@@ -111,7 +111,7 @@ def _view(view: StateView, columns: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _live_rows(plan: HandlerPlan) -> Iterator[str]:
-    """The live rows that classes keep which can take none back."""
+    """The live rows that are kept for classes without `retract`."""
     texts = {text for text, retraction in plan.retractions if retraction.why}
     for call in plan.spec.calls:
         if call.text in texts:

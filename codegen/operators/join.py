@@ -26,7 +26,7 @@ from aggloom.codegen.scalar.expressions import columns_of
 from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.spec.dtypes import type_name
 
-Held = Literal["JoinKeyContainsUniqueKey", "HasUniqueKey", "NoUniqueKey"]
+InputSpec = Literal["JoinKeyContainsUniqueKey", "HasUniqueKey", "NoUniqueKey"]
 FLINK_KINDS: dict[JoinKind, str] = {
     "inner": "InnerJoin",
     "left": "LeftOuterJoin",
@@ -57,7 +57,7 @@ class Join(TwoSided):
 
     @property
     def keeps_rows(self) -> bool:
-        """True if rows of both sides stay until they are taken back."""
+        """True if rows of both sides stay until they are retracted."""
         return True
 
     @property
@@ -89,21 +89,21 @@ class Join(TwoSided):
 
     @property
     def ordered_keys(self) -> tuple[Key, ...]:
-        # The columns by which rows of the result lie: a padded row lies by those of its own side alone.
+        # The columns by which rows of the result are distributed: a padded row by those of its own side alone.
         keys_of_kind = {
             "inner": (self.keys, self.right_keys),
             "right": (self.right_keys,),
             "full": (),
         }
-        lying = keys_of_kind.get(self.kind, (self.keys,))
-        return told_in_order(
-            self.unique_keys, lying, dict(self.pairs) if self.kind == "inner" else {}
+        distributions = keys_of_kind.get(self.kind, (self.keys,))
+        return find_ordered_keys(
+            self.unique_keys, distributions, dict(self.pairs) if self.kind == "inner" else {}
         )
 
     @cached_property
     def changelog(self) -> tuple[str, ...]:
         adds_only = self.left.appends_only and self.right.appends_only
-        # The other kinds add rows without a partner, and take them back when one comes.
+        # The other kinds add rows without a partner, and retract them when one comes.
         if adds_only and self.kind in ("inner", "semi"):
             return ("I",)
         passes_on = self.kind in ("inner", "semi", "anti")
@@ -186,13 +186,13 @@ class Join(TwoSided):
             "joinType": [FLINK_KINDS[self.kind]],
             "where": [" AND ".join(where) if where else "true"],
             "select": shown_names(self.columns),
-            "leftInputSpec": [self.held_by(0)],
-            "rightInputSpec": [self.held_by(1)],
+            "leftInputSpec": [self.input_spec(0)],
+            "rightInputSpec": [self.input_spec(1)],
         }
         return "Join", details
 
-    def held_by(self, side: int) -> Held:
-        """Return the way in which the rows of a side are distinguished, in Flink's words."""
+    def input_spec(self, side: int) -> InputSpec:
+        """Return how the rows of a side are identified, in Flink's terms."""
         key = (self.left_key, self.right_key)[side]
         return key_kind(key, (self.keys, self.right_keys)[side])
 
@@ -209,7 +209,7 @@ class Join(TwoSided):
                 continue
             # Rows of which nothing is read are counted in a row of one byte, which is a word.
             # Rows are found by an index where their key is not that of the join.
-            more = ROW + CELL * has_index(self.held_by(side), self.inputs[side])
+            more = ROW + CELL * has_index(self.input_spec(side), self.inputs[side])
             more += DEGREE * self._counts_matches(side, lives[1 - side])
             rows = {"name": name, "kind": "rows", "entries": f"its rows of the {name}"}
             room = row_entries(pa.schema(stored_columns[side] or [NOTHING]), more)
@@ -230,7 +230,7 @@ class Join(TwoSided):
     def _counts_matches(self, side: int, other_lives: int) -> bool:
         """Tell whether each row of a side has the number of rows that it matches."""
         # With one row on the other side, or no condition, the number of matches is that of the key's rows.
-        several = self.held_by(1 - side) != "JoinKeyContainsUniqueKey"
+        several = self.input_spec(1 - side) != "JoinKeyContainsUniqueKey"
         return self._leaves_alone(side) and (
             other_lives > 0 or (self.condition is not None and several)
         )
@@ -269,39 +269,40 @@ class Join(TwoSided):
         return pruned
 
 
-def told_in_order(
-    keys: Iterable[Key], lying: Iterable[Key], same: Mapping[str, str]
+def find_ordered_keys(
+    keys: Iterable[Key], distributions: Iterable[Key], same: Mapping[str, str]
 ) -> tuple[Key, ...]:
-    """The unique keys of joined rows of which the new row comes after the old one.
+    """Return the unique keys of joined rows by which the new row of an update arrives after the old one.
 
-    lying: the columns by which they lie, in as many ways as these are called. same: columns that equal another.
+    distributions: the columns by which the rows are distributed, once for each of their names. same: columns that
+    equal another.
     """
-    column_sets = [set(columns) for columns in lying]
+    column_sets = [set(columns) for columns in distributions]
     keys_in_order = [key for key in keys if any(columns <= set(key) for columns in column_sets)]
-    # Updates are told by the first one: of another key the new row may come before the old one goes.
+    # Updates are paired by the first one: by another key the new row may arrive before the old one is retracted.
     names = {same.get(name, name) for name in keys_in_order[0]} if keys_in_order else set()
     return tuple(key for key in keys_in_order if {same.get(name, name) for name in key} == names)
 
 
-def has_index(held_by: Held, rows: Node) -> bool:
+def has_index(input_spec: InputSpec, rows: Node) -> bool:
     """Tell whether an index names the stored rows of an input by their identities."""
-    if held_by == "JoinKeyContainsUniqueKey":
+    if input_spec == "JoinKeyContainsUniqueKey":
         return False
-    # Rows that only come, and have no key, are looked for by nobody.
-    return held_by == "HasUniqueKey" or not rows.appends_only
+    # Append-only rows without a key are never searched.
+    return input_spec == "HasUniqueKey" or not rows.appends_only
 
 
-def key_kind(known: Key | None, keys: Key) -> Held:
-    """Return the way in which these columns tell rows apart where they lie by the join's key, in Flink's words."""
+def key_kind(known: Key | None, keys: Key) -> InputSpec:
+    """Return how these columns identify rows that are distributed by the join's key, in Flink's terms."""
     if known is None:
         return "NoUniqueKey"
     return "JoinKeyContainsUniqueKey" if set(known) <= set(keys) else "HasUniqueKey"
 
 
 def smallest_key(side: Node, keys: Key) -> Key | None:
-    """The unique key of a side that its rows are held by: one within the join's key, else the shortest.
+    """Return the unique key by which the rows of a side are stored: one within the join's key, else the shortest.
 
-    Where the row that goes may come after the one in its place, rows are distinguished by all columns.
+    If an old row may be retracted after the new row has arrived, rows are identified by all columns.
     """
     # Within the join's key a row needs no index; else the fewest columns make the smallest one.
     candidates: Iterable[Key] = side.ordered_keys

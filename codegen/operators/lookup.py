@@ -1,7 +1,8 @@
 """Lookup join: rows that query a table when they arrive.
 
-Where nothing is taken back a row is answered and forgotten (LookupJoin, a step). Else what a row got is remembered with
-it (MaterialisedLookup): rows are asked for below the exchange (Lookup), so that the log of the state holds the answers.
+If no row is ever retracted, a row is joined and forgotten (LookupJoin, a step). Otherwise the answers of a row are
+stored with it (MaterialisedLookup). The table is queried below the exchange (Lookup), so that the log of the state
+contains the answers.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class LookupJoin(Extending):
 
     @property
     def remark(self) -> str:
-        memory = "rows are answered as they come, and none is remembered, for nothing is taken back"
+        memory = "each row is looked up when it arrives; no row is stored, since none is retracted"
         return f"table {self.asked.name}: {self.asked.table.label}; {memory}"
 
     def prune_columns(self, names: list[str], prune: Pruner) -> Node:
@@ -93,7 +94,7 @@ class LookupJoin(Extending):
         )
 
     def insert_exchange(self) -> Node:
-        # Nothing is taken back: rows are answered and forgotten (decision 040).
+        # Nothing is retracted: rows are answered and forgotten (decision 040).
         if self.input.appends_only:
             return self
         # Only by an ordered key may a row take the place of the one before (decision 034).

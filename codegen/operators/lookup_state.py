@@ -20,7 +20,7 @@ _ROW = 2 * WORD + 12 + 4 + 12
 
 @dataclass(frozen=True)
 class Lookup(Node):
-    """The rows with the list of their answers after them, which those that are taken back do not ask for.
+    """The rows with the list of their answers after them, which those that are retracted do not ask for.
 
     order: the input's columns that leave. wanted: those of the joined rows that are read of an answer.
     """
@@ -95,7 +95,7 @@ class Lookup(Node):
 
 @dataclass(frozen=True)
 class MaterialisedLookup(KeyedRowsNode):
-    """Rows with their answers, each remembered with the row until it is taken back.
+    """Rows with their answers, each remembered with the row until it is retracted.
 
     key: the columns by which rows are distinguished; they are the input's first. replaces: whether no two rows have the
     same key, so that one that comes takes the place of the one that is there.
@@ -173,7 +173,7 @@ class MaterialisedLookup(KeyedRowsNode):
 
     @property
     def remark(self) -> str:
-        return f"table {self.asked.name}: what a row got is remembered, for it may be taken back"
+        return f"table {self.asked.name}: the result of each lookup is stored, since its row may be retracted"
 
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
         parts: list[dict[str, Any]] = [

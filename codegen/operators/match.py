@@ -68,7 +68,7 @@ class MatchRows(TimedRowsNode):
 
     pattern: PATTERN as it was written. shown: the columns that each row of a match has in the result, if it has all
     of them; None: a match has one row. by: the time by which rows come in order. corrects: rows
-    may be taken back, or come late, and matches with them.
+    may be retracted, or come late, and matches with them.
     """
 
     words = "MATCH_RECOGNIZE"

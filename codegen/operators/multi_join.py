@@ -17,11 +17,11 @@ from aggloom.codegen.operators.join import (
     CELL,
     NOTHING,
     ROW,
-    Held,
+    InputSpec,
+    find_ordered_keys,
     has_index,
     key_kind,
     smallest_key,
-    told_in_order,
 )
 from aggloom.codegen.operators.plan_text import format_name, one_line, shown_names
 from aggloom.codegen.operators.rows_by_key import KeyedRowsNode, holds_texts, row_entries
@@ -110,7 +110,7 @@ class MultiJoin(KeyedRowsNode):
             for columns in keys_of_inputs
             for name, own in zip(columns, self.keys, strict=True)
         }
-        return told_in_order(self.unique_keys, keys_of_inputs, same)
+        return find_ordered_keys(self.unique_keys, keys_of_inputs, same)
 
     @cached_property
     def changelog(self) -> tuple[str, ...]:
@@ -190,7 +190,7 @@ class MultiJoin(KeyedRowsNode):
         }
         return "MultiJoin", details
 
-    def held_by(self, which: int) -> Held:
+    def input_spec(self, which: int) -> InputSpec:
         """Return the way in which the rows of an input are distinguished, in Flink's words."""
         return key_kind(self.row_keys[which], self.key_of(which))
 
@@ -201,7 +201,7 @@ class MultiJoin(KeyedRowsNode):
         lives = [ttl if own is None else own for own in self.ttls]
         stored = [self.every.field(name) for name in self.keys]
         for which, stored_columns in enumerate(self._stored_columns()):
-            more = ROW + CELL * has_index(self.held_by(which), self.inputs[which])
+            more = ROW + CELL * has_index(self.input_spec(which), self.inputs[which])
             name = f"input {which + 1}"
             rows = {"name": name, "kind": "rows", "entries": f"its rows of {name}"}
             room = row_entries(pa.schema(stored_columns or [NOTHING]), more)
@@ -235,7 +235,7 @@ class MultiJoin(KeyedRowsNode):
         tables = []
         for which, each in enumerate(self.tables):
             keys = self.key_of(which)
-            # Rows of an input are found by their own key when they are taken back.
+            # Rows of an input are found by their own key when they are retracted.
             others = {*read, *(self.row_keys[which] or ())} - {*keys}
             needed_names = [*keys, *(name for name in each.schema.names if name in others)]
             tables.append(pick(prune.input(each, needed_names), needed_names))

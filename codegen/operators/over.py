@@ -118,7 +118,7 @@ class Over(TimedRowsNode):
         if not calls:
             return None
         frames = [each.frame for each in self.calls if each.call]
-        # Rows that leave a frame at its start, or around the current row, are taken back from the handler.
+        # Rows that leave a frame at its start, or around the current row, are retracted from the handler.
         slides = any(frame.start is not None or frame.exclude for frame in frames)
         changes: Any = "retract" if slides else "append"
         dialect: Any = self.dialect

@@ -34,7 +34,7 @@ def shown_names(names: Iterable[str]) -> list[str]:
 
 
 def shown_calls(spec: AggSpec) -> list[str]:
-    """Keys and calls; those that take rows back are marked as Flink marks them, a user's own never."""
+    """Keys and calls; those that retract rows are marked as Flink marks them, a user's own never."""
     calls = []
     for call in spec.calls:
         # The text of a call begins with its function, so that the suffix goes before the first parenthesis.

@@ -278,9 +278,9 @@ class Rank(KeyedRowsNode):
         """Why the rows that are out of range have to be remembered."""
         rows = self.input
         if not rows.never_deletes:
-            yield "rows are taken back"
+            yield "rows are retracted"
         if key is None:
-            yield "no unique key of the rows that stays as it is contains the key of the rank"
+            yield "no unique key of the rows that never changes contains the key of the rank"
         if self.function == "DENSE_RANK":
             yield "a dense rank falls where a sort key above it is left by its last row"
         for each in self.order:

@@ -145,7 +145,7 @@ class TemporalFilter(KeyedRowsNode):
             "kind": "row bag",
             "bytes_per_key": WORD // 2,
             "entries": "the rows",
-            # Rows that are taken back are found by an index.
+            # Rows that are retracted are found by an index.
             **row_entries(stored, _LINKS if self.takes == "append" else _LINKS + _CELL),
         }
         which = [

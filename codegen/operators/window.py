@@ -247,13 +247,13 @@ class WindowAggregate(Stateful):
 
     @cached_property
     def never_deletes(self) -> bool:
-        # A session that grows into another takes its result back; what an evictor leaves may be nothing.
+        # A session that grows into another retracts its result; an evictor may leave no rows.
         apart = self.windowing.is_vectorised and isinstance(self.windowing.assigner, Aligned)
         return not self.updates or (apart and self.input.rows.appends_only)
 
     @property
     def unique_keys(self) -> tuple[Key, ...]:
-        # A window that fires again without taking its result back gives several rows.
+        # A window that fires again without retracting its result emits several rows.
         once = self.windowing.on_time_only or self.updates
         return ((*self.keys, self.bounds.start, self.bounds.end),) if once else ()
 

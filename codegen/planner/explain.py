@@ -229,7 +229,7 @@ def _lines(spec: AggSpec, backend: str) -> Iterator[str]:
         slow = _list_functions(text for text, why in plan.verdicts if why not in ("", NOT_TRIED))
         reasons = [f"{names} cannot be compiled" for names in slow]
         reasons += [f"{names} is not trusted, and was not tried" for names in strange]
-        why = ", for " * bool(reasons) + ", and ".join(reasons)
+        why = ", because " * bool(reasons) + ", and ".join(reasons)
     yield f"backend {'compiled by Numba' if plan.is_compiled else 'plain Python'}{why}"
     notes = note_functions(plan)
     yield from ["your functions", *(f"  {line}" for line in notes)] if notes else []

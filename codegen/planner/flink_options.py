@@ -1,6 +1,6 @@
 """Options of Flink that mean nothing here: those of its cluster, its checkpoints and its planner's search.
 
-No result depends on them, so that a script of Flink's runs with them as it is; a warning names them once.
+No result depends on them, so a script of Flink's runs unchanged; a warning names each of them once.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class PlanOptions:
     update_before: whether updates of the result come with the row that they replace. on_orphan_retraction: what
     becomes of a retraction from a key without rows: dropped and counted, an error, or kept as a negative count.
     fragments_enabled: whether operators whose rows can lie by the same columns run in one stateful node.
-    added_calls: what becomes of a call that a checkpoint does not know, over rows that may be taken back: it is
+    added_calls: what becomes of a call that a checkpoint does not know, over rows that may be retracted: it is
     refused, or counts changes from now on.
     added_columns: what becomes of columns that tables have gained since a checkpoint was begun, where they come into
     the result: they are refused, left out as before, or carried along, NULL in the rows from before.
@@ -50,7 +50,7 @@ class PlanOptions:
     the windows of the last aggregate, or for the first row by event time, are handed out. rank_cache_size: taken so
     that Flink's scripts run; ranks have no cache beside their state, so that it changes nothing.
 
-    join_match_limit: how many joined rows a join may take back and emit in one bundle; beyond it is an error that
+    join_match_limit: how many joined rows a join may retract and emit in one bundle; beyond it is an error that
     names the key most of them come from. join_spread_buckets: over how many buckets the rows of one join key are
     spread, where an aggregate stands above an inner join; 1 is over none. multi_join_enabled: whether joins that follow
     one another on one key become one operator without intermediate results; AUTO: in bundles, unless several inputs

@@ -163,12 +163,12 @@ class Plan:
 
     @property
     def goes_by_the_clock(self) -> bool:
-        """True if rows come or leave by the clock alone, so that batches without rows have something to say."""
+        """True if rows enter or leave the result by the clock alone, so that batches without input may emit changes."""
         nodes = (node for node in walk(self.root) if isinstance(node, Stateful))
         return any(node.wakes_by(0) == "the clock" for node in nodes)
 
     @property
-    def tells_before(self) -> bool:
+    def has_old_rows(self) -> bool:
         """True if the changes contain each row of the result that is replaced."""
         return "UA" not in self.root.changelog or "UB" in self.root.changelog
 
@@ -196,12 +196,12 @@ def plan_query(
     lookups: Mapping[str, LookupTable] | None = None,
     ordered: bool = False,
 ) -> Plan:
-    """The plan of a script over tables, given as schemas by name.
+    """Return the plan of a script over tables, given as schemas by name.
 
     input_changes: append, retract or upsert, for all tables or by name. keys: their primary keys by name, unless DDL
-    declares them (PRIMARY KEY (..) NOT ENFORCED). watermarks: by name the columns that their watermarks go by.
-    explained: it is to be shown, so EXPLAIN may say so. lookups: tables that lookup joins ask, by name. ordered: the
-    result is to be shown in the order of the query's ORDER BY, which without it is refused where there is no LIMIT.
+    declares them (PRIMARY KEY (..) NOT ENFORCED). watermarks: the event-time columns of the tables, by name.
+    explained: the plan is only shown, so EXPLAIN is allowed. lookups: tables for lookup joins, by name. ordered: the
+    result is shown in the order of the query's ORDER BY; otherwise ORDER BY without LIMIT is refused.
     """
     if dialect not in DIALECTS:
         raise SpecError(f"dialect is {dialect!r}. {nearest(str(dialect), DIALECTS)}")

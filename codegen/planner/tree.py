@@ -226,7 +226,7 @@ def _legend(node: Mapping[str, Any], notes: bool) -> Iterator[str]:
         yield f"    a key is forgotten {state['ttl_ms']} ms after its last change"
     if state["texts"]:
         own = f": its bytes and {state['bytes_per_text']} more" if state["compiled"] else ""
-        yield f"    and each different text once in a bucket{own}"
+        yield f"    and each distinct text once in a bucket{own}"
     for part in state["parts"] if state["compiled"] else []:
         room = "a Python object" if part["bytes_per_key"] is None else f"{part['bytes_per_key']:>4}"
         entry = f", {part['bytes_per_entry']} an entry" if "entries" in part else ""

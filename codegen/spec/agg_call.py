@@ -70,7 +70,7 @@ class AggCall:
     column or a condition in SQL; other rows are passed over. alias: the name of the result's column.
     order_by: SQL texts or SortKeys, for functions that look at order. nulls: "ignore" or "respect", for those that
     can keep NULLs. options: the call's constants by name, such as {"separator": ";"}; the catalogue lists them.
-    monotonic: the planner has shown that MAX never falls (MIN never rises), so that what is taken back does not matter.
+    monotonic: the planner has shown that MAX never falls (MIN never rises), so that what is retracted does not matter.
     entry: what the function's name meant when the call was made; found by the name, not given.
 
     Example:

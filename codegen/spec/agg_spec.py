@@ -1,7 +1,7 @@
 """The spec: a user's request as frozen, hashable data, checked when it is created, with one text form.
 
 A spec names an input schema, the group keys and the aggregate calls. SQL, YAML and JSON are front
-ends that build the same spec, and its digest is what a generated module is called by.
+ends that build the same spec, and a generated module is named after its digest.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class AggSpec(SpecContent):
     schema: the columns of the input: DDL text, a pyarrow Schema, a mapping of names to types, or Spark's.
     group_by: columns of the input, or computed ones; without any there is one group.
     calls: the aggregate calls, in the order of the result's columns, which follow the keys.
-    input_changes: "retract" if rows may be taken back, "append" if they are only added, which needs less state.
-    dialect: "spark" or "flink", whose result types and overflow rules to follow.
-    computed: columns that are computed of each row before it is aggregated; keys, arguments and filters may name them.
-    where: a condition in SQL over the columns of the input; other rows are passed over.
+    input_changes: "retract" if rows may be retracted, "append" if they are only added, which needs less state.
+    dialect: "spark" or "flink": the rules for result types and overflow.
+    computed: columns computed from each row before it is aggregated; keys, arguments and filters may use them.
+    where: a condition in SQL over the columns of the input; other rows are ignored.
     having: a condition over the columns of the result.
-    select: the columns that are shown, by name, as SQL over keys and results; by default all of these.
+    select: the output columns, by name, as SQL over keys and results; by default all of these.
     namespace: whether the last group key is a window, which handler methods take as their first argument.
 
     Example:

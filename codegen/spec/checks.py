@@ -93,7 +93,7 @@ def _check_retractable(call: AggCall, spec: SpecContent) -> None:
         )
     if instead:
         raise NotRetractableError(
-            f"call {call.text}: {call.function} cannot take rows back; use {instead}, "
+            f"call {call.text}: {call.function} cannot retract rows; use {instead}, "
             "or say input_changes='append' if the input only inserts."
         )
 

@@ -18,7 +18,7 @@ _STATEMENTS = (
 )
 """The words with which statements begin."""
 _AT_SOURCE: Final = "change rows where the table comes from: they arrive as a changelog"
-_PLAN: Final = "run the script: a plan is made anew from it, and the checkpoint keeps the state"
+_PLAN: Final = "run the script: it is planned at each start, and the checkpoint keeps the state"
 _PROCEDURE: Final = "call it in the system that has the table"
 _TYPED: Final = "write the statement out"
 _INSERTED: Final = "write CREATE TABLE, and INSERT INTO t SELECT .."
@@ -39,8 +39,14 @@ _REFUSED: Final[dict[tuple[str, ...], str]] = {
     ("TRUNCATE", "TABLE"): _AT_SOURCE,
     ("MERGE", "INTO"): "join the tables, and INSERT INTO a table with a PRIMARY KEY",
     ("COPY", "INTO"): "declare the files as a table with the connector filesystem",
-    **{("ALTER", noun): "declare it as it is to be" for noun in ("TABLE", "VIEW", "FUNCTION")},
-    ("INSERT", "OVERWRITE"): "write INSERT INTO: a table with a PRIMARY KEY holds the newest rows",
+    **{
+        ("ALTER", noun): "write its declaration with the change in it"
+        for noun in ("TABLE", "VIEW", "FUNCTION")
+    },
+    (
+        "INSERT",
+        "OVERWRITE",
+    ): "write INSERT INTO: a table with a PRIMARY KEY has the newest row of each key",
     ("COMPILE", "PLAN"): _PLAN,
     ("COMPILE", "AND", "EXECUTE", "PLAN"): _PLAN,
     ("EXECUTE", "PLAN"): _PLAN,

@@ -140,7 +140,7 @@ def unmergeable(entry: Aggregate) -> str:
 
 
 def unretractable(entry: Aggregate, ordered: bool) -> str:
-    """Name what a user's function lacks to take rows back, and the fix; "" if it lacks nothing.
+    """Name what a user's function lacks to retract rows, and the fix; "" if it lacks nothing.
 
     A class lacks nothing: see codegen/user/retraction.py.
     """
@@ -149,7 +149,7 @@ def unretractable(entry: Aggregate, ordered: bool) -> str:
     for state in entry.shape(True, ordered).state:
         if isinstance(state, Field) and state.retract is None:
             return (
-                f"{entry.name} cannot take rows back, for its field {state.name!r} has no `retract`; give the "
+                f"{entry.name} cannot retract rows, for its field {state.name!r} has no `retract`; give the "
                 "field one, or the entry another shape as `retract`"
             )
     return ""

@@ -122,7 +122,7 @@ class _Inversion:
         if isinstance(statement, ast.Pass) or _is_docstring(statement):
             return
         if isinstance(statement, ast.If):
-            # The same branch is taken for a row when it is taken back: the condition may not look at the state.
+            # The same branch is taken for a row when it is retracted: the condition may not look at the state.
             self._require_pure(statement.test)
             self._invert_all(statement.body)
             self._invert_all(statement.orelse)

@@ -21,7 +21,7 @@ _EXACT_DIGITS = 18
 
 @dataclass(frozen=True)
 class Retraction:
-    """The way in which a class takes rows back over arguments of some types.
+    """The way in which a class retracts rows over arguments of some types.
 
     entry: with a class that has `retract`. inverse: the text of a derived one. why: no inverse is derived, so that the
     live rows are kept.
@@ -42,7 +42,7 @@ class Retraction:
 
 
 def with_retract(entry: Aggregate, types: tuple[pa.DataType, ...]) -> Retraction:
-    """An entry whose class can take rows back; one that can already, and one without a class, are as they were."""
+    """An entry whose class can retract rows; one that can already, and one without a class, are as they were."""
     if entry.code is None or "retract" in entry.code.methods:
         return Retraction(entry)
     kinds = tuple(

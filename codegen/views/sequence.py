@@ -5,7 +5,7 @@ from aggloom.codegen.views.room import CELL, TABLE, WORD, Room
 
 
 def _room(width: int, what: str) -> Room:
-    # Arrivals are a list: a word, links and a slot, and a cell in a table for what is taken back.
+    # Arrivals are a list: a word, links and a slot, and a cell in a table for what is retracted.
     return Room(WORD, WORD + 5 * CELL + TABLE, f"the rows, for {what}")
 
 

@@ -239,7 +239,7 @@ class Session(Assigner):
 
     gap: for how long: milliseconds, or text such as "5 minutes". gap_column: the column with each row's own, in ms,
     instead. on: the event-time column, None for processing time. time_zone: whose wall clock bounds follow. Rows whose
-    windows [time, time + gap) touch are in one session. A row that is taken back shortens its session, splits it or
+    windows [time, time + gap) touch are in one session. A row that is retracted shortens its session, splits it or
     ends it; with allowed_lateness, gap_column, a trigger or an evictor, and by the clock, the session keeps its bounds.
 
     Example:

@@ -24,7 +24,7 @@ class DeltaTrigger(Trigger):
 
     threshold: a number. column: a column of the rows. delta: from the last value and the new one to the difference,
     instead of |new - last|; the values are then numbers, texts or booleans. The first row of a window fires nothing:
-    it is what the next ones are compared with. Rows whose value is NULL or NaN, and rows that are taken back, are not
+    it is what the next ones are compared with. Rows whose value is NULL or NaN, and rows that are retracted, are not
     compared. It cannot be used with sessions.
 
     Example:

@@ -56,7 +56,7 @@ class TriggerContext(Protocol):
 
     @property
     def retracts(self) -> bool:
-        """In on_element, whether the row is taken back."""
+        """In on_element, whether the row is retracted."""
 
     @property
     def state(self) -> MutableMapping[str, Any]:

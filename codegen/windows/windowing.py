@@ -133,8 +133,8 @@ class Windowing:
         for what, is_given in wrong.items():
             if is_given:
                 raise SpecError(
-                    f"{what} is for windows that end, and Rolling moves on: a row that comes late corrects its "
-                    "horizons as long as it is in one; take it out."
+                    f"{what} is for windows that end, and rolling horizons do not: a late row corrects them as "
+                    "long as it is in one; remove it."
                 )
 
     def _check_merging(self) -> None:

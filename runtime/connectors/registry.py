@@ -67,7 +67,7 @@ class Sink(Protocol):
 def made_sink(
     options: Options,
     key: Sequence[str] | None,
-    tells_before: bool | None,
+    has_old_rows: bool | None,
     added: Set[str] = frozenset(),
 ) -> tuple[Sink, str]:
     """The sink of options, and what to call it; key: the columns by which rows are distinguished.
@@ -83,19 +83,19 @@ def made_sink(
     if isinstance(options, KafkaOptions):
         from aggloom.runtime.connectors.kafka.sink import KafkaSink
 
-        return KafkaSink(options, key, tells_before), where
+        return KafkaSink(options, key, has_old_rows), where
     if isinstance(options, DeltaOptions):
         from aggloom.runtime.connectors.delta.sink import DeltaSink
 
-        return DeltaSink(options, key, tells_before, added=added), where
+        return DeltaSink(options, key, has_old_rows, added=added), where
     if isinstance(options, IcebergOptions):
         from aggloom.runtime.connectors.iceberg.sink import IcebergSink
 
-        return IcebergSink(options, key, tells_before, added=added), where
+        return IcebergSink(options, key, has_old_rows, added=added), where
     from aggloom.runtime.connectors.database.sink import DatabaseSink
 
     assert key is not None
-    return DatabaseSink(options, key, tells_before, added), where
+    return DatabaseSink(options, key, has_old_rows, added), where
 
 
 def destination(sink: str | Mapping[str, Any]) -> tuple[str, str, Any]:

@@ -29,7 +29,7 @@ def find_key(
         return None if key_columns is None else tuple(key_columns), None
     known = plan.root.unique_keys
     if not options.needs_key:
-        return tuple(key_columns) if key_columns is not None else plan.key, plan.tells_before
+        return tuple(key_columns) if key_columns is not None else plan.key, plan.has_old_rows
     if key_columns is not None:
         if not any(set(key) <= set(key_columns) for key in known):
             keys = "; ".join(", ".join(key) or "(one row)" for key in known) or "none"
@@ -45,9 +45,9 @@ def find_key(
         )
     else:
         key = plan.key
-    if not plan.tells_before and not plan.is_ordered(key):
+    if not plan.has_old_rows and not plan.is_ordered(key):
         raise SpecError(
             f"{where}: a row of a key may come before the one that it replaces has gone, and update_before=False does "
             "not tell that one; leave update_before=False out"
         )
-    return key, plan.tells_before
+    return key, plan.has_old_rows

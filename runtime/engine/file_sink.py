@@ -84,8 +84,8 @@ class FileBatches:
         if newest > batch:
             raise SinkError(
                 f"sink {self._kind}: {self._path} has batch {newest} already, and the checkpoint continues with batch "
-                f"{batch}, which would be passed over: it was put back from an older copy. Put the output back too, or "
-                "begin with an empty output and an empty checkpoint."
+                f"{batch}, which would be skipped: it was restored from an older copy. Restore the output, too, or "
+                "start with an empty output and an empty checkpoint."
             )
         if owner is None:
             write_whole(mark, [self._checkpoint.encode()])

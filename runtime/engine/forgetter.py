@@ -20,7 +20,7 @@ OperatorPlace = tuple[int, int]
 
 @dataclass(frozen=True)
 class ForgettingOperator:
-    """An operator that loses a subject. is_retracted: whether those who read its changes take rows back."""
+    """An operator that loses a subject. is_retracted: whether those who read its changes retract rows."""
 
     name: str
     subject: Subject

@@ -16,9 +16,9 @@ from aggloom.runtime.hosting.added_columns import (
     Factories,
     SettledPlan,
     describe_query,
+    list_gained_columns,
     read_begun_query,
     settle_columns,
-    tell_added,
 )
 from aggloom.runtime.hosting.evolution import compare_operators
 from aggloom.runtime.hosting.factory import FragmentFactory, factory_of
@@ -65,7 +65,7 @@ def note_query(root: Path, plan: Plan, factories: Factories, added: AddedColumns
         listed = [each for _, each in sorted((added.factories if added else factories).items())]
         for calls, _ in compare_operators(old, known, listed, plan.options.added_calls):
             _LOG.warning("%s: the calls of the query have changed: %s", root, calls)
-        for line in tell_added(added):
+        for line in list_gained_columns(added):
             _LOG.warning("%s: %s", root, line)
     # Written last: a query that is refused leaves the note of the one before.
     write(root, new)

@@ -132,5 +132,5 @@ def _open_named(
         return ConsoleBatches()
     if kind == "table":
         in_order = key_columns is None or plan.is_ordered(key_columns)
-        return TableBatches(TableFile(checkpoint, key_columns, in_order, plan.tells_before))
+        return TableBatches(TableFile(checkpoint, key_columns, in_order, plan.has_old_rows))
     return FileBatches(kind, Path(path), checkpoint_id)

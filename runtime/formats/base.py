@@ -254,7 +254,7 @@ class Format(ABC):
             if lacks:
                 name = self.settings.columns.names[lacks[0]]
                 raise Unreadable(
-                    f"column {name!r} of the key is NULL ({word}); keys= has to name columns that every message tells"
+                    f"column {name!r} of the key is NULL ({word}); keys= has to name columns that every message has"
                 )
 
     def empty_table(self, what: str) -> list[Change]:
@@ -262,8 +262,8 @@ class Format(ABC):
         if self.settings.truncate == "ignore":
             return []
         raise Unreadable(
-            f"{what}: the table was emptied, and no change takes its rows back one by one. Start over with an empty "
-            'checkpoint from what the table holds now, or pass truncate="ignore" to keep the rows'
+            f"{what}: the table was emptied, and no change retracts its rows one by one. Start over with an empty "
+            'checkpoint from what the table has now, or pass truncate="ignore" to keep the rows'
         )
 
     def is_other(self, database: Any, table: Any) -> bool:

@@ -1,6 +1,6 @@
-"""debezium-json: envelopes with the row before and after, as Debezium's connectors write them.
+"""debezium-json: envelopes with the old and the new row, as Debezium's connectors write them.
 
-With or without the schema that Kafka Connect sends along.
+With or without the schema that Kafka Connect adds.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class DebeziumJson(CapturedJson):
             raise Unreadable("`payload` is no object")
         refuse_twice(body)
         if has_no_row(body):
-            # Rows of a table that is dropped are taken back by no message.
+            # Rows of a table that is dropped are retracted by no message.
             statement = str(body.get("ddl") or "")
             source = body.get("source")
             table = source if isinstance(source, Object) else Object()

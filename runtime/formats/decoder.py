@@ -1,6 +1,7 @@
 """A decoder: messages in, columns of changes out, with a policy for messages that cannot be read.
 
-It stops with an error (the default), is counted and passed over, or goes with the reason into a side table.
+Such a message stops the query with an error (the default), is dropped and counted, or is written with the reason into
+a side table.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class _Refused(NamedTuple):
 
 @dataclass(frozen=True)
 class Decoder:
-    """Reads the messages of a table; made by `decoder`, which checks what it is given, and sent to workers as it is."""
+    """Reads the messages of a table; created by `decoder`, which checks the options, and sent to workers unchanged."""
 
     format: str
     schema: pa.Schema
@@ -106,7 +107,7 @@ class Decoder:
 
     @cached_property
     def columns(self) -> pa.Schema:
-        """The columns of what it gives: the table's, one for what rows leave out, where they may, and those beside."""
+        """The columns of its output: the table's, one for omitted columns where rows may omit any, and metadata."""
         more = [] if self.beside is None else self.beside.fields
         return pa.schema([*self._image_columns, *more])
 
@@ -116,7 +117,7 @@ class Decoder:
 
     @property
     def topic_facts(self) -> frozenset[str]:
-        """The facts that topics say of messages which its columns need, by Flink's words."""
+        """The metadata of topics that its columns need, by Flink's names."""
         columns = () if self.beside is None else self.beside.columns
         return frozenset(each.source for each in columns if each.source in TOPIC_FACTS)
 
@@ -194,7 +195,7 @@ class Decoder:
     def _notices(
         self, messages: Sequence[Message], lengths: np.ndarray[Any, Any], refused: list[_Refused]
     ) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Which messages have no row, and are neither refused nor tombstones, which end the deletion before them."""
+        """Return which messages have no row, and are neither refused nor tombstones (which follow a deletion)."""
         is_notice: np.ndarray[Any, np.dtype[np.bool_]] = np.zeros(len(messages), np.bool_)
         if self.sends_notices:
             values = values_of(messages)
@@ -206,7 +207,7 @@ class Decoder:
     def _blocks(
         self, listed: Sequence[Message]
     ) -> Iterator[tuple[Sequence[Message], MessageBlock | None]]:
-        """Some messages at a time, and what is known of them at once; an odd one leaves those around it."""
+        """Yield some messages at a time, with the results of a block; an unusual one excludes its neighbours."""
         if self._format.settings.inferred and self._may_change(listed):
             yield listed, None
             return
@@ -226,7 +227,7 @@ class Decoder:
             yield some, block
 
     def _may_change(self, listed: Sequence[Message]) -> bool:
-        """Tell whether Arrow may read a value of a type that was inferred, and that would change it."""
+        """Tell whether Arrow might read a value that would change an inferred type."""
         kinds = self.schema.types
         if any(map(is_checked, kinds)):
             return True
@@ -236,7 +237,7 @@ class Decoder:
     def _part(
         self, messages: Sequence[Message], block: MessageBlock | None, refused: list[_Refused]
     ) -> MessageBlock:
-        """Return the block of messages: those of which a block does not know are read one by one."""
+        """Return the changes of a block of messages; those that the block cannot decode are read one by one."""
         if block is not None and len(self._image_columns) > len(self.schema):
             # A block has whole rows alone.
             whole = pa.nulls(len(block.words), pa.string())

@@ -32,7 +32,7 @@ _FULL = (
 )
 Readers = dict[str, list[Reader]]
 _AGAIN = (
-    "the table is read anew, as after a lost replication slot, and nothing says what was deleted before that. "
+    "the table is read again, as after a lost replication slot, and no message says what was deleted before that. "
     'Start over with an empty checkpoint from this snapshot on, or pass snapshot="read" to keep such rows'
 )
 Key = tuple[Object, list[Reader] | None]

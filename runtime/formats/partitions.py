@@ -197,7 +197,7 @@ def missing_advice(name: str, *paths: str) -> str:
         column, equals, _ = part.partition("=")
         if equals and _unescape(column).lower() == name.lower():
             return f"The name of the directory {part} says it: {ABOVE}."
-    return 'missing="null" takes what is missing for NULL.'
+    return 'missing="null" reads missing values as NULL.'
 
 
 def partition_value(text: str | None, field: pa.Field, file: str) -> pa.Scalar:

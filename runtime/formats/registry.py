@@ -105,7 +105,7 @@ def _check_partial(name: str, keys: Sequence[str], settings: Mapping[str, Any]) 
         )
     if MESSAGES[name].needs_keys and settings.get("missing") == "null":
         raise SpecError(
-            f'{name}: missing="null" takes for NULL what images="partial" keeps; leave one out'
+            f'{name}: missing="null" reads as NULL what images="partial" keeps; leave one out'
         )
 
 

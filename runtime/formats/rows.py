@@ -12,7 +12,7 @@ from aggloom.runtime.formats.inferred_values import declared_advice
 from aggloom.runtime.formats.json_text import Object, format_value
 from aggloom.runtime.formats.values import WRONG, Reader, UnsaidError, reader
 
-_LENIENT = 'missing="null" takes it for NULL'
+_LENIENT = 'missing="null" reads it as NULL'
 _SHOWN = 80
 
 

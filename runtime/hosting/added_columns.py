@@ -180,11 +180,11 @@ def _list_changes(before: Factories, after: Factories, plan: Plan) -> tuple[str,
             if not _same_but_columns(old, new):
                 raise _refuse(new["operator"], "works in another way with them")
             lines.append(f"{new['operator']}: its rows get them; NULL in those that it has")
-    taken_back = [name for name, scan in plan.scans.items() if scan.changes == "retract"]
+    retracting = [name for name, scan in plan.scans.items() if scan.changes == "retract"]
     lines.append("the result and its sink get them; NULL in the rows from before")
-    if taken_back:
+    if retracting:
         lines.append(
-            f"a change of {', '.join(taken_back)} that takes back a row from before has to have NULL in them, too"
+            f"a change of {', '.join(retracting)} that retracts a row from before must have NULL in them, too"
         )
     return tuple(lines)
 
@@ -211,6 +211,6 @@ def _refuse(operator: str, why: str) -> StateMismatchError:
     )
 
 
-def tell_added(added: AddedColumns | None) -> Sequence[str]:
+def list_gained_columns(added: AddedColumns | None) -> Sequence[str]:
     """Return the lines of a log that say what is carried from now on."""
     return () if added is None else (f"columns are added: {added.title}", *added.lines)

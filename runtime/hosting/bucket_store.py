@@ -2,8 +2,8 @@
 
 A commit appends the batch's input to the log, or, once the log outweighs the state, writes a snapshot in its place;
 its cost is the smaller of input and state, never state alone. Operators are deterministic, so snapshot and
-replay give the state back. A head record says how many chunks and log entries there must be. One list holds
-all else, for each state variable costs a task time: a description of what the state was made from, the chunks, the log.
+replay reproduce the state. A head record says how many chunks and log entries there must be. Everything else is in one
+list, because each state variable costs a task time: a description of the operators, the chunks, the log.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _SHOWN = 80
 
 
 class Blob(NamedTuple):
-    """A binary on its way to a bucket: the input that it is for, where it comes from, and its number there."""
+    """A binary for a bucket: the number of its input, its source task, and its number there."""
 
     input: int
     source: int
@@ -74,7 +74,7 @@ class BucketInput(NamedTuple):
 
 @dataclass(frozen=True)
 class Head:
-    """Contents of the store, and the token of the commit that put it there; `log_bytes` as they lie there, compressed.
+    """The contents of the store, and the token of its commit; `log_bytes` is the compressed size.
 
     description: the digest of the description that lies beside it.
     """
@@ -88,7 +88,7 @@ class Head:
 
     @classmethod
     def of(cls, text: str) -> Head:
-        """The head that a text says; raises StateCorruptError."""
+        """Return the head in a text; raises StateCorruptError."""
         try:
             data = json.loads(text)
         except (ValueError, RecursionError):
@@ -103,7 +103,7 @@ class Head:
 
     @property
     def text(self) -> str:
-        """All of it: one column, for which Spark does less than for six."""
+        """The head as one text: Spark needs less time for one column than for six."""
         # `astuple` copies what it finds, which takes a twentieth of a small batch.
         # In the order of the fields, without their names: `of` checks types and number.
         return json.dumps(list(vars(self).values()))
@@ -125,7 +125,7 @@ class BucketStore:
         return None if row is None else Head.of(row[0])
 
     def former(self, head: Head) -> BucketStore:
-        """This bucket as the query that wrote it last would see it: under its digest, with its description."""
+        """Return this bucket as seen by the query that wrote it last: with its digest and description."""
         row = next(iter(self._log.get()), None)
         if row is None:
             raise self._incomplete("description", 0, 1)
@@ -138,7 +138,7 @@ class BucketStore:
         return BucketStore(self._head, self._log, owner, text)
 
     def rebuild(self, head: Head, fragment: Fragment) -> None:
-        """Bring a fresh fragment to the state of `head`: the snapshot, then the log replayed."""
+        """Restore the state of `head` in a new fragment: read the snapshot, then replay the log."""
         snapshot, rows = self._open_snapshot(head)
         if snapshot:
             fragment.restore(snapshot)
@@ -165,7 +165,7 @@ class BucketStore:
         bucket_input: BucketInput,
         clock: Clock,
     ) -> str:
-        """Make the bundles that a fragment has just taken durable; the token of the new version."""
+        """Store the bundles that a fragment has just applied; return the token of the new version."""
         evolves = head is not None and head.description != self.described
         # Nothing came and no time passed: the version that is there is this one.
         empty = clock == NO_TIME and not any(
@@ -214,7 +214,7 @@ class BucketStore:
         return token
 
     def rewrite(self, fragment: Fragment) -> None:
-        """Have a snapshot of now in the place of all that there is."""
+        """Replace the whole content by a snapshot of the current state."""
         self._write_snapshot(fragment, uuid.uuid4().hex)
 
     def _snapshot_is_due(self, head: Head, fragment: Fragment, more: int) -> bool:
@@ -227,7 +227,7 @@ class BucketStore:
         )
 
     def _write_snapshot(self, fragment: Fragment, token: str) -> None:
-        """Put a snapshot of now in the place of what there is."""
+        """Replace the snapshot and the log by a snapshot of the current state."""
         data = memoryview(fragment.snapshot()).cast("B")
         starts = range(0, max(len(data), 1), BLOB_BYTES)
         chunks = [
@@ -294,7 +294,7 @@ def _digest(description: str) -> str:
 
 
 def gather(blobs: Iterable[Blob], inputs: Sequence[pa.Schema], check: bool = False) -> BucketInput:
-    """Return what binaries bring, by input, rows in the order they are to be applied in; `inputs`: their columns.
+    """Return the bundles in binaries, by input, with rows in the order of application; `inputs`: their columns.
 
     check: raise ArrowInvalid, ValueError or StateCorruptError unless they are changes of these columns.
     """

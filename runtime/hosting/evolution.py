@@ -222,7 +222,7 @@ def _parts(
     if parts.empty and added_calls == "refuse" and takes_back(new):
         names = ", ".join(describe_call(call) for call in parts.empty)
         raise StateMismatchError(
-            f"{where}: {names} cannot know the rows from before it was added, which may be taken back. Start over with "
+            f"{where}: {names} cannot know the rows from before it was added, which may be retracted. Start over with "
             "an empty checkpoint directory, or pass added_calls='empty' to let it count changes from now on."
             f"\n  - calls: {calls.line}"
         )

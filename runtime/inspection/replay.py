@@ -24,7 +24,7 @@ from aggloom.runtime.values.clock import BEFORE_ALL, NO_TIME, Clock, instant
 from aggloom.runtime.values.key_match import match_key
 
 _DROPPED = {
-    "orphans_dropped": "dropped: it takes back what is not there",
+    "orphans_dropped": "dropped: it retracts a row that is not there",
     "late_dropped": "dropped: too late for its windows",
 }
 

@@ -159,7 +159,7 @@ def write_bundle(page: Page, bundle: KeyBundle, changes: Iterable[KeyChange]) ->
     for kind, row in bundle.emitted:
         page.line(f"  emitted {kind} {fields_of(row)}")
     if not bundle.agrees:
-        page.line("  the key's changes one by one come to something else than this bundle")
+        page.line("  the key's changes one by one give another result than this bundle")
 
 
 def _lines(change: KeyChange) -> Iterator[tuple[str, ...]]:

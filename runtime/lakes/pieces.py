@@ -24,7 +24,7 @@ class File:
 
 @dataclass(frozen=True)
 class Piece:
-    """Some changes of one version, those that are taken back or those that are put.
+    """Some changes of one version, those that are retracted or those that are put.
 
     kind: the rows of "files", all of one change, or each with its own where they are files of "changes"; of the "feed"
     as the library reads it; of the whole table by a "scan". time: of the commit, in milliseconds.

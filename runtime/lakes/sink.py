@@ -19,7 +19,7 @@ import pyarrow as pa
 from aggloom.errors import CheckpointError, SinkError, SpecError
 from aggloom.runtime.lakes.fit import cast_rows, check_nulls, fit_columns
 from aggloom.runtime.lakes.types import stored_schema
-from aggloom.runtime.sinks.net import net_by_key, tells_before
+from aggloom.runtime.sinks.net import has_old_rows, net_by_key
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, Kinds, kinds_to_arrow
 
 CHANGE = CHANGE_COLUMNS["spark"]
@@ -60,13 +60,13 @@ class Conflict(Exception):
 class LakeSink(ABC):
     """Writes the batches of a result into a table of files.
 
-    key: the columns by which rows are distinguished; a changelog needs none. tells_before: whether the changes tell
+    key: the columns by which rows are distinguished; a changelog needs none. has_old_rows: whether the changes tell
     each row that is replaced; None: as each batch looks. added: the columns that the table gets if it lacks them.
     """
 
     options: Any
     key: Sequence[str] | None
-    tells_before: bool | None
+    has_old_rows: bool | None
     pause: Callable[[float], None] = time.sleep
     added: Set[str] = frozenset()
     kind: ClassVar[str]
@@ -201,19 +201,19 @@ class LakeSink(ABC):
         # The checkpoint committed batches that are not in the table.
         elif last.batch < before:
             raise CheckpointError(
-                f"{self.where}: it has batch {last.batch} of this checkpoint, which comes to batch {batch} now: what "
-                f"is between was written elsewhere, or its directory was put back from an older copy. {_ANEW}"
+                f"{self.where}: it has batch {last.batch} of this checkpoint, and batch {batch} is next: those in "
+                f"between were written elsewhere, or its directory was restored from an older copy. {_ANEW}"
             )
         elif batch < last.batch and not self.options.replay:
             raise CheckpointError(
-                f"{self.where}: it has batch {last.batch} of this checkpoint, which comes to batch {batch} again, as "
-                "one does that was put back from an older copy. replay=true writes its batches again, over what is "
-                f"there. For another history: {_ANEW}"
+                f"{self.where}: it has batch {last.batch} of this checkpoint, which runs batch {batch} again, as after "
+                "it was restored from an older copy. replay=true writes its batches again, over the rows of the "
+                f"table. For another history: {_ANEW}"
             )
         elif batch == last.batch and self.options.form == "changelog" and not self.options.replay:
             raise CheckpointError(
-                f"{self.where}: it has batch {batch} of this checkpoint, which comes to it again with other rows; "
-                "those of the first time cannot be taken out of a changelog. replay=true writes it again, after them. "
+                f"{self.where}: it has batch {batch} of this checkpoint, which runs this batch again with other rows; "
+                "those of the first run cannot be removed from a changelog. replay=true writes it again, after them. "
                 + _ANEW
             )
 
@@ -246,7 +246,7 @@ class LakeSink(ABC):
             lines = sorted(map(repr, zip(*columns, strict=True)))
             return TableChange(with_kinds, none, _digest(with_kinds.schema.names, lines))
         assert self.key is not None
-        before = tells_before(kinds) if self.tells_before is None else self.tells_before
+        before = has_old_rows(kinds) if self.has_old_rows is None else self.has_old_rows
         net = net_by_key(rows, kinds, self.key, before, self.where)
         there = [each.row for each in net if each.row is not None]
         gone = [each.key for each in net if each.row is None]

@@ -223,7 +223,7 @@ class Pipeline:
 
     def _calculate_part(self, node: Calc, rows: Rows, is_shown: bool) -> Rows:
         # With upserts, the row before an update is missing, and a row that no longer fits must still be deleted.
-        upsert = not self.plan.tells_before and not node.shows
+        upsert = not self.plan.has_old_rows and not node.shows
         try:
             return calculate(
                 node.where, node.select, node.schema, *rows, is_shown=is_shown, upsert=upsert

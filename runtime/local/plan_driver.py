@@ -375,7 +375,7 @@ class FedPlan:
         self.watermark(watermark_behind(batch, column, delay), name)
 
     def _fold_changes(self) -> list[tuple[Any, ...]]:
-        if self.plan.tells_before:
+        if self.plan.has_old_rows:
             return fold(self._all)
         key = self.plan.key
         if key is None:

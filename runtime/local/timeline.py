@@ -325,7 +325,7 @@ class _Picture:
         lateness = bool(self.story.node.windowing.allowed_lateness)
         listed = [
             ("dot", "row", "row", any(row.adds for row in rows)),
-            ("dot", "taken", "taken back", any(not row.adds for row in rows)),
+            ("dot", "taken", "retracted", any(not row.adds for row in rows)),
             ("crossed", "late", "late", any(row.late for row in rows)),
             ("dot", "late", "in no window", any(row.outside for row in rows)),
             ("box", "bar", "window", bars and any(span.firings for span in spans)),

@@ -30,7 +30,7 @@ class Row:
 
     @property
     def adds(self) -> bool:
-        """True if it is an insertion, and takes nothing back."""
+        """True if it is an insertion, and not a retraction."""
         return self.kind in ("+I", "+U")
 
 
@@ -64,7 +64,7 @@ class Span:
 
     @property
     def results(self) -> list[tuple[Firing, bool]]:
-        """Results that were sent, each with whether it still holds: a later change takes it back."""
+        """Results that were sent, each with whether it still holds: a later change retracts it."""
         # Every change but an insertion replaces what was sent before it.
         corrected = [at for at, each in enumerate(self.firings) if each.kind != "+I"]
         last = max(corrected, default=0)

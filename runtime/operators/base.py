@@ -1,7 +1,7 @@
 """The contract of operators: state and a bundle of changes in, changes out; deterministic, without an engine.
 
-Whoever runs an operator (host, harness, replay, estimate) knows only what stands here. An operator says of itself what
-it remembers, when it must be called, and what it holds of a key; its OperatorSpec says how it is made.
+The code that runs operators (host, harness, replay, estimate) uses only this contract. An operator describes its
+state, the times at which it must be called, and the state of one key; its OperatorSpec describes how it is created.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MAGIC = b"AGLO"
 
 
 class StoredState(Protocol):
-    """A part of what an operator remembers: arrays in an arena of its own."""
+    """A part of an operator's state: arrays in an arena of its own."""
 
     arena: Arena
 
@@ -47,7 +47,7 @@ class StoredState(Protocol):
 
 
 def join_blocks(blocks: Sequence[bytes]) -> bytes:
-    """Blocks of bytes as one, with their sizes before them."""
+    """Return blocks of bytes as one block, with their sizes before them."""
     sizes = json.dumps([len(block) for block in blocks]).encode()
     return b"".join([_SIZES.pack(_MAGIC, len(sizes)), sizes, *blocks])
 
@@ -55,7 +55,7 @@ def join_blocks(blocks: Sequence[bytes]) -> bytes:
 def split_blocks(
     data: bytes | memoryview, count: int, owner: str = "the operators that it was taken from"
 ) -> list[memoryview]:
-    """The blocks that were joined; raises StateCorruptError unless they are as many, and whole."""
+    """Return the joined blocks; raises StateCorruptError unless there are `count` of them, all complete."""
     view = memoryview(data)
     try:
         magic, length = _SIZES.unpack_from(view)
@@ -79,11 +79,11 @@ def split_blocks(
 
 
 class StoredKeyState(NamedTuple):
-    """The state that an operator holds of a key in one window, or of the key as a whole.
+    """The state of a key in one window, or of the key as a whole.
 
-    handler, slot: the accumulators; slot None: no rows are added up. window: start and end on the wall clock. emitted:
-    accumulators of what was emitted last. records: the rows, where accumulators do not count them. written: when
-    the key was written last, in milliseconds; 0 if that is not kept. results: its values, where there is no handler.
+    handler, slot: the accumulators; slot None: no rows are aggregated. window: start and end in local time. emitted:
+    accumulators of the last emitted result. records: the number of rows, if accumulators do not count them. written:
+    the time of the key's last change, in milliseconds; 0 if it is not stored. results: its values, without a handler.
     """
 
     handler: Any
@@ -96,7 +96,7 @@ class StoredKeyState(NamedTuple):
 
 
 class InputBatch(NamedTuple):
-    """The input that comes to an operator: rows in the order in which they are to be applied, and accumulators."""
+    """The input of an operator: rows in the order in which they are applied, and accumulators."""
 
     batch: pa.RecordBatch
     kinds: Kinds
@@ -106,8 +106,8 @@ class InputBatch(NamedTuple):
 class Operator(ABC):
     """One bucket's operator. The same bundles in the same order give the same changes.
 
-    schema: the columns of its changes. handler_class: of what adds its rows up, if it has any. counters: what it has
-    counted since it was made, by name.
+    schema: the columns of its changes. handler_class: the handler that aggregates its rows, if any. counters: its
+    counts since it was created, by name.
     After an error in the middle of a bundle it refuses further work: restore a snapshot.
     """
 
@@ -116,7 +116,7 @@ class Operator(ABC):
     counters: dict[str, int]
     update_before: bool
     in_windows: ClassVar[bool] = False
-    """True if it holds windows, not keys."""
+    """True if its state has windows, not keys."""
     keeps_calls: ClassVar[str] = "its state is not made of calls"
     """Why its state does not outlive a change of its calls; empty if it does."""
     _failed: bool = False
@@ -130,45 +130,45 @@ class Operator(ABC):
 
     @abstractmethod
     def run(self, inputs: Sequence[InputBatch], clock: Clock) -> Rows:
-        """Apply a bundle of each input, and return the changes that they bring."""
+        """Apply a bundle of each input, and return the emitted changes."""
 
     @abstractmethod
     def contents(self) -> Rows:
-        """The rows of its result that the state holds, each an insertion."""
+        """The rows of its result according to the state, each an insertion."""
 
     @property
     @abstractmethod
     def states(self) -> Sequence[StoredState]:
-        """The parts of what it remembers, always as many and in the same order."""
+        """The parts of its state, always the same number in the same order."""
 
     @property
     @abstractmethod
     def keys(self) -> int:
-        """Number of the things that the state holds: keys, or windows of keys."""
+        """The number of keys, or of windows of keys, in the state."""
 
     @abstractmethod
     def key_columns(self) -> list[pa.Array]:
-        """The keys of all that it holds as columns, a key perhaps several times."""
+        """The keys in the state as columns; a key may occur several times."""
 
     def count_key_rows(self) -> Any:
-        """Return the number of rows behind each key that `key_columns` lists, as an array; None: it is not known."""
+        """Return the number of rows behind each key that `key_columns` lists, as an array; None: unknown."""
         return None
 
     @abstractmethod
     def read_key_state(self, key: pa.RecordBatch) -> Iterator[StoredKeyState]:
-        """Yield the state that it holds of a key (a row of the key's columns), windows in order of time."""
+        """Yield the state of a key (a row of the key's columns), windows in order of time."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """The name that messages call it by."""
+        """Its name in messages."""
 
     def format_row(self, row: dict[str, Any]) -> dict[str, Any]:
-        """A row that came, by name, as its user knows it."""
+        """Return an input row by column name, for messages to the user."""
         return row
 
     def format_window(self, window: tuple[int, int]) -> tuple[Any, Any]:
-        """The start and end of a held window as the query shows them."""
+        """Return the start and end of a stored window as the query shows them."""
         return window
 
     def next_timers(self) -> tuple[int | None, int | None]:
@@ -176,14 +176,14 @@ class Operator(ABC):
         return None, None
 
     def take_late(self) -> list[Rows]:
-        """The rows that came too late since the last call, where they are asked for."""
+        """The late rows since the last call, if they are to be emitted."""
         return []
 
     def start_with(self, other: Any) -> None:  # noqa: B027
-        """Take over, before the first row, what another operator of the same bucket has settled by its first row."""
+        """Take over, before the first row, what another operator of the same bucket derived from its first row."""
 
     def refuse_after_failure(self) -> None:
-        """Raise AggloomError if an earlier bundle ended in its middle."""
+        """Raise AggloomError if an earlier bundle failed in the middle."""
         if self._failed:
             raise AggloomError(
                 "the operator failed in an earlier bundle; restore it from a snapshot"
@@ -191,17 +191,17 @@ class Operator(ABC):
 
     @contextmanager
     def changing_state(self) -> Iterator[None]:
-        """Surround a change of the state; after an error inside, which may leave half of it, no bundle is taken."""
+        """Surround a change of the state; after an error inside, which may leave it incomplete, bundles are refused."""
         # Set before and cleared after: it stays set where an error leaves the context.
         self._failed = True
         yield
         self._failed = False
 
     def take_over(self, old: Any) -> None:  # noqa: B027
-        """Take over what an operator remembered besides its states, which have been carried over already."""
+        """Take over what an operator stores besides its states, which have been converted already."""
 
     def take_narrower(self, old: Any) -> None:
-        """Take over the state of an operator of before whose rows may lack columns of this one's.
+        """Take over the state of an earlier operator whose rows may lack some columns of this one.
 
         What keeps no rows of columns is the same with and without them.
         """
@@ -227,18 +227,18 @@ class Operator(ABC):
         self._failed = False
 
     def check_restored(self) -> None:  # noqa: B027
-        """Raise StateCorruptError unless its states, each of which is right, fit each other."""
+        """Raise StateCorruptError unless its states, each valid by itself, fit together."""
 
     def rebuild_derived(self) -> None:  # noqa: B027
-        """Read anew what is derived from the state, which was opened or restored."""
+        """Compute again everything that is derived from the state, after it was opened or restored."""
 
     def flush_files(self) -> None:
-        """Bring everything into the mapped files."""
+        """Write everything to the mapped files."""
         for state in self.states:
             state.flush_files()
 
     def close(self) -> None:
-        """Leave mapped files as they are to be found again."""
+        """Prepare mapped files for the next use."""
         if self.states[0].arena.directory is not None and not self._failed:
             self.flush_files()
         for state in self.states:
@@ -263,7 +263,7 @@ class OneInput(Operator):
     def process(
         self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock = NO_TIME, partials: Partials = ()
     ) -> Rows:
-        """Run a bundle of rows, and of accumulators, and return the changes that it brings."""
+        """Apply a bundle of rows, and of accumulators, and return the emitted changes."""
         return self.run([InputBatch(batch, kinds, partials)], clock)
 
 
@@ -271,7 +271,7 @@ class OperatorSpec(OperatorSettings, ABC, Generic[NodeT]):
     """The settings of an operator and its factory: a frozen, keyword-only dataclass. NodeT: its node in a plan."""
 
     carries: ClassVar[bool] = False
-    """True if its rows may gain a column that is only carried, while it has state."""
+    """True if its stored rows may gain a column that is only passed on."""
 
     @property
     def handler_spec(self) -> AggSpec | None:
@@ -290,7 +290,7 @@ class OperatorSpec(OperatorSettings, ABC, Generic[NodeT]):
     @property
     @abstractmethod
     def rows(self) -> pa.Schema:
-        """The columns of the rows that it takes; its keys are the first."""
+        """The columns of its input rows; its keys are the first."""
 
     @property
     def inputs(self) -> tuple[pa.Schema, ...]:
@@ -299,12 +299,12 @@ class OperatorSpec(OperatorSettings, ABC, Generic[NodeT]):
 
     @property
     def calls_python(self) -> bool:
-        """True if it calls functions of the user's, or asks other systems, of which few may be asked by two threads."""
+        """True if it calls users' functions or queries other systems, few of which can be called from two threads."""
         return False
 
     @property
     def ttl_ms(self) -> int:
-        """The time, in milliseconds, after which a key that was not written is forgotten; 0: never."""
+        """The time, in milliseconds, after which a key without changes is forgotten; 0: never."""
         return 0
 
     @property
@@ -314,17 +314,17 @@ class OperatorSpec(OperatorSettings, ABC, Generic[NodeT]):
 
     @property
     def late_columns(self) -> pa.Schema | None:
-        """The columns of the rows that came too late, if they are handed out."""
+        """The columns of late rows, if they are emitted."""
         return None
 
     @property
     def wakes(self) -> bool:
-        """True if every bucket is to be called whenever there are rows for any."""
+        """True if every bucket is called whenever any bucket has rows."""
         return False
 
     @property
     def always(self) -> bool:
-        """True if its first bundle brings a change even if no row comes."""
+        """True if its first bundle emits a change even without rows."""
         return False
 
     @property

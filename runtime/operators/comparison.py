@@ -175,7 +175,7 @@ def _step_text(line: str) -> str:
 
 
 def takes_back(description: Description) -> bool:
-    """Tell whether rows that were there before may be taken back from the state."""
+    """Tell whether rows that were there before may be retracted from the state."""
     lines = [each for each in description["below"] if isinstance(each, str)]
     sources = [each for each in lines if each.startswith(("scan ", "aggregate ", "window "))]
     inserted = all(each.startswith("scan ") and each.endswith(" append") for each in sources)

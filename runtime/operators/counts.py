@@ -30,7 +30,7 @@ class OperatorCounts:
     """The counts of one operator, all of its buckets together.
 
     rows: those that came one by one; the accumulators that a local phase sends do not say how many they are of.
-    orphans: retractions dropped since what they take back was not there. expired: keys past their time to live.
+    orphans: retractions dropped since what they retract was not there. expired: keys past their time to live.
     windows: slices, windows or sessions held, each of one key. buckets: as (those that have said what they hold, all).
     """
 
@@ -66,7 +66,7 @@ class Counts:
 
     @property
     def orphans(self) -> int:
-        """Retractions dropped since what they take back was not there."""
+        """Retractions dropped since what they retract was not there."""
         return self._sum("orphans")
 
     @property
@@ -164,7 +164,7 @@ class Counts:
             return f"{begin} by {_many(self.rows, 'row')}: {', '.join(causes)}"
         return (
             f"{begin} by {_many(self.rows, 'row')}: none passes the conditions of the query (WHERE, HAVING, "
-            "JOIN .. ON), or later changes take back those that do"
+            "JOIN .. ON), or later changes retract those that do"
         )
 
     @staticmethod

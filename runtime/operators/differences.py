@@ -144,10 +144,10 @@ def order_halves(comes: FlagArray, partner: NumberArray, *groups: NumberArray) -
         [1, 0, 2]
     """
     phase = np.where(partner >= 0, 1, np.where(comes, 2, 0))
-    return np.lexsort((comes, seat_halves(partner), phase, *groups))
+    return np.lexsort((comes, place_halves(partner), phase, *groups))
 
 
-def seat_halves(partner: NumberArray) -> Array:
+def place_halves(partner: NumberArray) -> Array:
     """Return the place of the first half of each row's update, or its own (int64[n])."""
     at = np.arange(len(partner))
     return np.where(partner >= 0, np.minimum(at, partner), at)

@@ -53,7 +53,7 @@ def compact_state(operator: Operator) -> None:
 def forget_subject(operator: Operator, subject: Subject, is_retracted: bool) -> Forgotten:
     """Remove the keys with these values, if there are any, and compact the state in any case.
 
-    is_retracted: whether those who read the changes take rows back; else nothing is emitted.
+    is_retracted: whether those who read the changes retract rows; else nothing is emitted.
     """
     # Before anything goes: afterwards nobody knows what was emitted for these keys.
     before = operator.contents()[0] if is_retracted else None

@@ -1,7 +1,7 @@
 """Fragments: the operators of one stateful node, each fed by inputs of the node or by the changes of others.
 
-Rows of an input lie in buckets by the columns of its exchange, and so do the keys of all operators of a bucket. A
-bundle is of all inputs at once: what leaves is what the tables after it give.
+Rows of an input are distributed to buckets by the columns of its exchange, and so are the keys of all operators. A
+bundle has changes of all inputs at once: the result is that of the tables after the bundle.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from aggloom.runtime.values.clock import Clock
 
 @dataclass(frozen=True)
 class Feed:
-    """A way on which rows come to an operator.
+    """A source of an operator's rows.
 
-    source: the number of an input of the fragment, or if `inner` that of an operator before it. steps: what is done to
-    the rows on the way.
+    source: the number of an input of the fragment, or if `inner` that of an operator before it. steps: the steps that
+    the rows pass in between.
     """
 
     source: int
@@ -55,12 +55,12 @@ class Feed:
     steps: tuple[Step, ...] = ()
 
     def to_data(self) -> list[Any]:
-        """The feed as JSON can hold it."""
+        """Return the feed as data for JSON."""
         return [self.source, self.inner, [step_data(step) for step in self.steps]]
 
     @classmethod
     def from_data(cls, data: Any) -> Feed:
-        """The feed of what `to_data` gave; raises SpecError."""
+        """Return the feed that `to_data` described; raises SpecError."""
         source, inner, steps = data
         return cls(source, inner, tuple(step_from(step) for step in steps))
 
@@ -97,7 +97,7 @@ class FragmentSpec:
 
     @property
     def root(self) -> OperatorSpec[Any]:
-        """The spec of the operator whose changes leave."""
+        """The spec of the operator whose changes the fragment emits."""
         return self.parts[-1].spec
 
     @property
@@ -143,7 +143,7 @@ class FragmentSpec:
 
     @property
     def calls_python(self) -> bool:
-        """True if an operator calls functions of the user's or asks other systems, or a step between them does."""
+        """True if an operator, or a step between operators, calls users' functions or queries other systems."""
         feeds = (feed for part in self.parts for feeds in part.inputs for feed in feeds)
         asks = any(isinstance(step, Lookup | LookupJoin) for feed in feeds for step in feed.steps)
         return asks or any(spec.calls_python for spec in self.specs)
@@ -162,12 +162,12 @@ class FragmentSpec:
 
     @property
     def wakes(self) -> bool:
-        """True if every bucket is to be called whenever there are rows for any."""
+        """True if every bucket is called whenever any bucket has rows."""
         return any(spec.wakes for spec in self.specs)
 
     @property
     def always(self) -> bool:
-        """True if its first bundle brings a change even if no row comes."""
+        """True if its first bundle emits a change even without rows."""
         return self.root.always
 
 
@@ -179,7 +179,7 @@ class Fragment:
 
     @property
     def root(self) -> Operator:
-        """The operator whose changes leave."""
+        """The operator whose changes the fragment emits."""
         return self.operators[-1]
 
     def run(
@@ -188,7 +188,7 @@ class Fragment:
         clock: Clock,
         then: Callable[[int, Operator], Rows] | None = None,
     ) -> Rows:
-        """Apply a bundle of each input, and return the changes that leave.
+        """Apply a bundle of each input, and return the emitted changes.
 
         then: more changes of an operator, by its number, once it has taken its bundles.
         """
@@ -204,7 +204,7 @@ class Fragment:
     def run_before(
         self, inputs: Sequence[InputBatch], clock: Clock, number: int
     ) -> list[InputBatch]:
-        """Return the bundles that one of each input brings to an operator, once those before it have run."""
+        """Return an operator's bundles for a bundle of each input, once the operators before it have run."""
         out: list[Rows] = []
         for place, (operator, bundles) in enumerate(self._flow(inputs, out)):
             if place == number:
@@ -217,11 +217,11 @@ class Fragment:
         return [InputBatch(*no_rows(schema)) for schema in self.spec.inputs]
 
     def contents(self) -> Rows:
-        """The rows of its result that the state holds, each an insertion."""
+        """The rows of its result according to the state, each an insertion."""
         return self.root.contents()
 
     def take_late(self) -> list[Rows]:
-        """The rows that came too late since the last call, where they are asked for."""
+        """The late rows since the last call, if they are to be emitted."""
         return [rows for each in self.operators for rows in each.take_late()]
 
     def next_timers(self) -> tuple[int | None, int | None]:
@@ -250,7 +250,7 @@ class Fragment:
             operator.restore(block)
 
     def close(self) -> None:
-        """Leave mapped files as they are to be found again."""
+        """Prepare mapped files for the next use."""
         for operator in self.operators:
             operator.close()
 
@@ -267,7 +267,7 @@ class Fragment:
     def _flow(
         self, inputs: Sequence[InputBatch], out: Sequence[Rows]
     ) -> Iterator[tuple[Operator, list[InputBatch]]]:
-        """Each operator with what comes to it; `out` has the changes of those before it."""
+        """Yield each operator with its input; `out` has the changes of the operators before it."""
         for part, operator in zip(self.spec.parts, self.operators, strict=True):
             schemas = part.spec.inputs
             yield operator, [
@@ -279,7 +279,7 @@ class Fragment:
 def _bundle(
     feeds: Sequence[Feed], schema: pa.Schema, inputs: Sequence[InputBatch], out: Sequence[Rows]
 ) -> InputBatch:
-    """Return the bundle that comes to an input of an operator on all of its feeds."""
+    """Return the bundle of an input of an operator, from all of its feeds."""
     outer = [inputs[feed.source] for feed in feeds if not feed.inner]
     # The usual case: rows of an input, as they are.
     if len(feeds) == 1 and outer and not feeds[0].steps:

@@ -53,13 +53,13 @@ class _CheckedRows(NamedTuple):
 class GroupAggOperator(OneInput, Step[_CheckedRows]):
     """The operator of a grouped aggregate over one bucket: the same bundles in the same order give the same changes.
 
-    handler_class: what `al.load` gives. mode: "mini_batch" emits the net change of a bundle, "per_record" that of each
-    row. update_before: whether updates come with the row that they replace (-U before +U). on_orphan_retraction:
+    handler_class: the class that `al.load` returns. mode: "mini_batch" emits the net change of a bundle, "per_record"
+    that of each row. update_before: whether updates include the replaced row (-U before +U). on_orphan_retraction:
     "drop", "error" or "keep", for a retraction of a row that was never added. complete: the input retracts nothing
-    that was never added, so that a key without rows has no debt. state_ttl: after how long without a change a key is
-    forgotten, without a message: milliseconds, or text such as "1 d"; 0 means never. emits_changes: an update shows
-    those rows of a table aggregate alone that its class says have changed. directory: where its state's arrays are
-    mapped; None: in memory.
+    that was never added, so that a key without rows has no debt. state_ttl: the time without a change after which a key
+    is forgotten, without an emission: milliseconds, or text such as "1 d"; 0 means never. emits_changes: an update has
+    only those rows of a table aggregate that its class reports as changed. directory: the directory in which its
+    state's arrays are mapped; None: in memory.
 
     After a DataError in the middle of a bundle the operator refuses further work: restore a snapshot.
 
@@ -109,8 +109,8 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
     def check(self, inputs: Sequence[InputBatch], clock: Clock) -> _CheckedRows:
         """Return the slots of rows (columns of the spec's handler_schema); old keys are forgotten before.
 
-        Partials of the input are accumulators that LocalAggregators of the same handler have taken, to be merged after
-        the rows. Raises OrphanRetractionError (policy error; the state is untouched), DataError.
+        Partials of the input are accumulators from LocalAggregators of the same handler; they are merged after the
+        rows. Raises OrphanRetractionError (policy error; the state is untouched), DataError.
         """
         (bundle,) = inputs
         batch, retracts = bundle.batch, is_retraction(bundle.kinds)
@@ -132,14 +132,14 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         slots = np.zeros(0, np.int64)
         if batch.num_rows or bundle.partials:
             slots = self.state.lookup(batch)
-            # Before any row is applied: the error leaves the state as it was, but for keys that the look-up has made,
-            # which are taken out again.
+            # Before any row is applied: the error leaves the state unchanged, except for keys that the look-up has
+            # added, which are removed again.
             if self.on_orphan_retraction == "error":
                 refuse_orphans(self.state, slots, retracts, keeps_empty=had_row)
         return _CheckedRows(batch, slots, retracts, bundle.partials, had_row)
 
     def change(self, checked: _CheckedRows, clock: Clock) -> Rows:
-        """Add up the rows of a bundle, and merge its accumulators; raises ArithmeticOverflowError, DataError."""
+        """Aggregate the rows of a bundle, and merge its accumulators; raises ArithmeticOverflowError, DataError."""
         if not checked.batch.num_rows and not checked.partials:
             if self._one_row and not checked.had_row:
                 return self._insert_row(clock)
@@ -149,7 +149,7 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         return self._apply(checked, clock)
 
     def _select_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The columns that the handler reads, in its order; raises DataError if one is missing."""
+        """Return the columns that the handler reads, in its order; raises DataError if one is missing."""
         names, has = self.spec.handler_schema.names, batch.schema.names
         if not names or not batch.num_rows or has == names:
             return batch
@@ -162,13 +162,13 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         return batch.select(names)
 
     def contents(self) -> Rows:
-        """The aggregated table now, as the changes so far make it: its rows, each an insertion."""
+        """Return the current aggregated table: its rows, each an insertion."""
         slots = self.state.used_slots()
         if not self._one_row:
             slots = slots[self.state.records[slots] > 0]
         values = self.handler.values(slots)
         live = np.ones(len(slots), np.bool_)
-        # As if no key had been there before: each of them makes an insertion.
+        # As if there had been no key before: each key is inserted.
         return self._emit(self.handler.pair_results(values, values, ~live, live), slots)
 
     @property
@@ -177,11 +177,11 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
 
     @property
     def keys(self) -> int:
-        """Keys that the state holds."""
+        """The number of keys in the state."""
         return len(self.state)
 
     def _insert_row(self, clock: Clock) -> Rows:
-        """The only row, over no rows."""
+        """Return the insertion of the only row, over no input rows."""
         slots = self.state.lookup_only()
         if self.state_ttl_ms:
             self.state.stamps("written")[slots] = clock.processing
@@ -189,7 +189,7 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         return self._emit(self.handler.pair_results(values, values, ~live, live), slots)
 
     def _keep_only_row(self, results: ResultPair, had_row: bool) -> ResultPair:
-        """Return the note, where the only row is there whatever it holds; had_row: also before this bundle."""
+        """Mark the only row as present, even without input rows; had_row: whether it was present before this bundle."""
         if not self._one_row:
             return results
         was = np.ones(len(results.was), np.bool_)
@@ -217,7 +217,7 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         return self.state.stamp_names == old.state.stamp_names
 
     def take_over(self, old: Any) -> None:
-        """Forget keys from which more was taken back than had come, where they are not to be kept any more."""
+        """Forget keys with debts of orphan retractions, if these are no longer kept."""
         if self.on_orphan_retraction == "keep" or self._one_row:
             return
         used = self.state.used_slots()
@@ -227,7 +227,7 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
             self.state.forget(in_debt)
 
     def _apply_rows(self, checked: _CheckedRows, clock: Clock) -> Rows:
-        """Per record: the changes that each row brings."""
+        """Apply rows per record: return the changes of each row."""
         handler, keep = self.handler, self.on_orphan_retraction == "keep"
         batch, slots, retracts = checked.batch, checked.slots, checked.retracts
         touched = self._applier.distinct(self.state, slots)
@@ -244,7 +244,7 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         return emitted
 
     def _apply(self, checked: _CheckedRows, clock: Clock) -> Rows:
-        """Mini-batch: the one change that the whole bundle brings to each key."""
+        """Apply rows as a mini-batch: return the net change of each key."""
         keep = self.on_orphan_retraction == "keep"
         opened = [self._open_partial(data) for data in checked.partials]
         # Keys first: a slot that is touched by rows and by accumulators gives one change.
@@ -276,7 +276,7 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         return other
 
     def _finish(self, dropped: int, touched: Array, clock: Clock) -> None:
-        """Count what was dropped, and forget the keys among these slots that have nothing left."""
+        """Count dropped rows, and forget those keys of these slots that have no rows left."""
         self._applier.forget_counts(touched)
         self.counters["orphans_dropped"] += dropped
         if self.state_ttl_ms:
@@ -285,7 +285,7 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         keep = self.on_orphan_retraction == "keep"
         empty = touched[records == 0 if keep else records <= 0]
         if self._owing and self.handler.RETRACTING:
-            # What came and what was taken back are as many rows, but perhaps not the same ones.
+            # Equally many rows were added and retracted, but perhaps not the same ones.
             empty = empty[self.state.accumulators.as_new(empty)]
             self.state.reset(empty)
         if self._one_row:
@@ -294,7 +294,7 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
             self.state.forget(empty)
 
     def _emit(self, results: ResultPair, slots: SlotArray) -> Rows:
-        """The messages of items at these slots."""
+        """Return the changes of items at these slots."""
         n = len(slots)
         changed = np.ones(n, np.bool_)
         # With a time to live also an equal result is emitted, as Flink's GroupAggFunction does: states downstream

@@ -54,30 +54,30 @@ class KeyedState(SlotState):
 
     @property
     def capacity(self) -> int:
-        """Slots that there is room for."""
+        """The number of slots with reserved space."""
         return self.table.capacity
 
     def __len__(self) -> int:
         return len(self.table)
 
     def lookup(self, batch: pa.RecordBatch) -> Array:
-        """The slot of each row's key, which are the first columns; new keys get one."""
+        """Return the slot of each row's key, the first columns; new keys get a new slot."""
         slots = self.table.lookup(batch)
         self._fit()
         return slots
 
     def lookup_only(self) -> Array:
-        """The slot of the key without columns."""
+        """Return the slot of the key without columns."""
         return self._slots(np.empty((1, 0), np.int64), np.zeros(1, self.index.mask_type))
 
     def find(self, key: pa.RecordBatch) -> int:
-        """The slot of a key, a row of its columns; -1 if it is not here."""
+        """Return the slot of a key, given as a row of its columns; -1 if there is none."""
         return int(self.table.find(key)[0])
 
     def lookup_keys_of(
         self, other: KeyedState, others: SlotArray | None = None, windows: NumberArray | None = None
     ) -> Array:
-        """The slot here of another state's keys at slots `others` (all, in order); `windows`: their last column."""
+        """Return the slots in this state of another state's keys at slots `others`; `windows`: their last column."""
         slots = other.index.used_slots() if others is None else others
         words, nulls = other.table.words_for(self.pool, slots)
         if windows is not None:
@@ -86,13 +86,13 @@ class KeyedState(SlotState):
         return self._slots(words, nulls)
 
     def find_keys_of(self, other: KeyedState, others: SlotArray, windows: NumberArray) -> Array:
-        """As lookup_keys_of, but a key that is not here is -1."""
+        """As lookup_keys_of, but with -1 for unknown keys."""
         words, nulls = other.table.words_for(self.pool, others)
         words[:, -1] = windows
         return self.index.find(words, nulls)
 
     def key_numbers(self, slots: SlotArray) -> Array:
-        """Numbers from 0 on that are the same for slots whose keys differ in nothing but the last column."""
+        """Return numbers from 0 on that are equal for slots whose keys differ only in the last column."""
         # An index for this call alone, in whose pool the words mean the same: no key has to be decoded.
         index = KeyIndex(Arena(), self.pool, self.index.pooled[:-1].tolist())
         words, nulls = self.index.keys(slots)
@@ -114,11 +114,11 @@ class KeyedState(SlotState):
         return self.table.key_columns(slots)
 
     def place(self, slot: int) -> str:
-        """A key in words, for messages."""
+        """Return a key as text, for messages."""
         return self.table.place(slot)
 
     def forget(self, slots: SlotArray) -> None:
-        """Remove keys whose accumulators are as new, and give memory back."""
+        """Remove keys whose accumulators are in their initial state, and free memory."""
         self.table.forget(slots)
         # The table has shrunk: its arrays and those of the accumulators go by one slot.
         if self.table.capacity < self.accumulators.slots:
@@ -130,12 +130,12 @@ class KeyedState(SlotState):
             self._compact()
 
     def compact(self) -> None:
-        """Copy what is left into arrays of its size, if the accumulators can be copied."""
+        """Copy the remaining keys into smaller arrays, if the accumulators can be copied."""
         if self.handler.COMPACTS:
             self._compact()
 
     def check_restored(self, audit: Audit) -> None:
-        """Raise StateCorruptError unless the parts of a snapshot fit each other."""
+        """Raise StateCorruptError unless the parts of a snapshot fit together."""
         super().check_restored(audit)
         self.table.check_restored(audit)
         right = self.table.capacity <= self.accumulators.slots
@@ -151,12 +151,12 @@ class KeyedState(SlotState):
         return slots
 
     def _fit(self) -> None:
-        """Give the accumulators room for every slot."""
+        """Reserve accumulators for every slot."""
         if self.table.capacity > self.accumulators.slots:
             self.accumulators.resize(self.table.capacity)
 
     def _compact(self) -> None:
-        """Copy what is left into arrays of its size: merging into new accumulators is copying."""
+        """Copy the remaining keys into smaller arrays, by merging them into new accumulators."""
         old, keys = self.accumulators, len(self.table)
         arena = Arena()
         new = self.handler.accumulators_type(type(self.handler), arena, FIRST_SLOTS)

@@ -46,7 +46,7 @@ class LocalAggregator:
         """Accumulate and retract rows (columns of the spec's handler_schema, a row kind each)."""
         state = self._state
         slots = state.lookup(batch)
-        # Accumulators away from zero: rows that are taken back may come before those that they take back.
+        # Accumulators away from zero: rows that are retracted may come before those that they retract.
         if self._class.RETRACTING and len(state) > self._started:
             self._shift(np.arange(self._started, len(state)), AWAY_FROM_ZERO)
             self._started = len(state)

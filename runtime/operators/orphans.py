@@ -1,4 +1,4 @@
-"""Orphan retractions: rows that are taken back and are not there, and what the policy makes of them.
+"""Orphan retractions: rows that are retracted and are not there, and what the policy makes of them.
 
 "error" refuses them, "drop" counts them, "keep" holds each as a debt until its row comes and makes it good.
 """

@@ -15,7 +15,7 @@ from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray, SlotArr
 
 
 class SlotChanges(NamedTuple):
-    """Rows; of each its slot (int64[n]), whether it is taken back (bool[n]), its number in the bundle (int64[n])."""
+    """Rows; of each its slot (int64[n]), whether it is retracted (bool[n]), its number in the bundle (int64[n])."""
 
     batch: pa.RecordBatch
     slots: SlotArray  # int64[changes]
@@ -38,7 +38,7 @@ class AppliedRows(NamedTuple):
 
 
 def apply_changes(rows: SortedRows, changes: SlotChanges, ledger: OrphanLedger) -> AppliedRows:
-    """Add rows and take rows back, one after another as they stand.
+    """Add rows and retract rows, one after another as they stand.
 
     Raises OrphanRetractionError, where the ledger's policy is "error".
     """

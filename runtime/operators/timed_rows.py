@@ -57,7 +57,7 @@ class TimedRowsOperator(SortedByKey[OrderedRowsState], ClockedStep[TimedRows]):
         return self.spec.is_chained
 
     def check(self, inputs: Sequence[InputBatch], clock: Clock) -> TimedRows:
-        """Return rows with their times; raises DataError for one that takes one back, or has no time."""
+        """Return rows with their times; raises DataError for one that retracts one, or has no time."""
         (bundle,) = inputs
         refuse_retractions(bundle.kinds, self.name)
         return TimedRows(bundle.batch, bundle.kinds, self._due(bundle.batch, clock.processing))

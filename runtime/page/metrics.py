@@ -30,8 +30,8 @@ _COUNTED = {
 _OPERATOR = {
     "rows": ("counter", "Input rows of an operator in this run."),
     "changes": ("counter", "Changes that left an operator in this run."),
-    "keys": ("gauge", "Keys that an operator holds."),
-    "windows": ("gauge", "Slices, windows or sessions that an operator holds."),
+    "keys": ("gauge", "Keys in the state of an operator."),
+    "windows": ("gauge", "Slices, windows or sessions in the state of an operator."),
     "state_bytes": ("gauge", "Bytes of live state of an operator."),
 }
 _LABELS = ("checkpoint",)

@@ -78,30 +78,30 @@ def _add(digest: Any, values: pa.Array) -> None:
     digest.update(batch.serialize())
 
 
-def tells_before(kinds: Kinds) -> bool:
-    """Tell whether a batch tells the rows that it replaces, as far as it shows: it has -U rows, or no +U rows."""
+def has_old_rows(kinds: Kinds) -> bool:
+    """Tell whether a batch contains the rows that it replaces, as far as it shows: it has -U rows, or no +U rows."""
     return bool((kinds == UPDATE_BEFORE).any() or not (kinds == UPDATE_AFTER).any())
 
 
 def net_by_key(
-    rows: pa.Table, kinds: Kinds, key: Sequence[str], tells_before: bool, where: str
+    rows: pa.Table, kinds: Kinds, key: Sequence[str], has_old_rows: bool, where: str
 ) -> list[NetRow]:
     """The keys of a batch with their rows, one by one, as of `net_rows`."""
-    return net_rows(rows, kinds, key, tells_before, where).each()
+    return net_rows(rows, kinds, key, has_old_rows, where).each()
 
 
 def net_rows(
-    rows: pa.Table, kinds: Kinds, key: Sequence[str], tells_before: bool, where: str
+    rows: pa.Table, kinds: Kinds, key: Sequence[str], has_old_rows: bool, where: str
 ) -> NetRows:
     """The keys of a batch with their rows, sorted by key, so that two writers meet them in one order.
 
-    tells_before: whether the changes contain each row that is replaced. Then the order of changes does not count.
+    has_old_rows: whether the changes contain each row that is replaced. Then the order of changes does not count.
     Otherwise the last change of a key does. Raises ChangelogLawError where a key has several rows in the end.
     """
     rows = rows.combine_chunks()
     own = rows.select(list(key))
     keys = _numbers(own.columns, rows.num_rows)
-    if tells_before:
+    if has_old_rows:
         places, gone = _weigh_keys(rows, keys, kinds, own, where)
     else:
         visible = np.flatnonzero(kinds != UPDATE_BEFORE)

@@ -53,7 +53,7 @@ def count_rows(handler: type[Any]) -> type[Any]:
         slots: SlotArray,
         *noted: Any,
     ) -> Any:
-        # Retractions are left out: a row that was taken back was seen all the same.
+        # Retractions are left out: a row that was retracted was seen all the same.
         rows = np.bincount(slots[~retracts], minlength=len(self.met))
         # New slots have no count yet, and `bincount` has made room for them.
         rows[: len(self.met)] += self.met

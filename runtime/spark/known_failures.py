@@ -32,7 +32,7 @@ OF_WORKERS: Known = (
     (
         re.compile(r"cannot cache function .*no locator available"),
         ExecutorError,
-        "Spark's executors have no directory for what is compiled: there is no home that they can write to. "
+        "Spark's executors have no directory for compiled code: they have no home directory that they can write to. "
         "Set spark.executorEnv.NUMBA_CACHE_DIR and spark.executorEnv.AGGLOOM_CACHE (docs/clusters.md).",
     ),
 )

@@ -30,9 +30,9 @@ from aggloom.runtime.connectors.kafka.topics import check_topics
 from aggloom.runtime.hosting import query_record
 from aggloom.runtime.hosting.added_columns import (
     describe_query,
+    list_gained_columns,
     read_begun_query,
     settle_columns,
-    tell_added,
 )
 from aggloom.runtime.hosting.checkpoint_paths import is_local, local, refuse_unfinished
 from aggloom.runtime.hosting.evolution import compare_operators
@@ -169,7 +169,7 @@ def _describe_changes(old: Query, query: SparkLowering, new: Query) -> list[str]
         new = describe_query(added.former, added.factories, query.zone)
         factories = [each for _, each in sorted(added.factories.items())]
     changed = compare_operators(old, new, factories, query.plan.options.added_calls)
-    return [*tell_added(added)] + [
+    return [*list_gained_columns(added)] + [
         f"the calls of the query have changed: {calls}. All {buckets} buckets follow in the next batch; without new "
         "rows there is none, and results stay those of the query before"
         for calls, buckets in changed

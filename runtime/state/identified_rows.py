@@ -18,7 +18,7 @@ from aggloom.runtime.storage.pool import Pool
 class IdentifiedRows(ABC):
     """A store of rows with an index of their identities: the columns of a unique key, or all columns.
 
-    single: whether a slot has one row at most, which any other replaces. only_added: whether no row is ever taken back
+    single: whether a slot has one row at most, which any other replaces. only_added: whether no row is ever retracted
     or looked for. In both cases the index says the slot of each row, and names none.
     """
 

@@ -35,7 +35,7 @@ class RowBag(IdentifiedRows):
 
     name: what its arrays are called by. slots: how many there are. unique: numbers of the columns of a unique key, of
     which a slot holds one row at most, the last that came; without them the whole row is its identity. single: a slot
-    holds one row at most, whatever it is. only_added: rows are not taken back, so that each stands for itself and none
+    holds one row at most, whatever it is. only_added: rows are not retracted, so that each stands for itself and none
     is looked for.
     degrees: whether each row has a number beside its count, 0 at first: how many rows it matches, say.
     """
@@ -96,7 +96,7 @@ class RowBag(IdentifiedRows):
         return self.rows.row_bytes + 12 + 4 + 12 * self.is_indexed + 4 * self.keeps_degrees
 
     def apply(self, slots: SlotArray, batch: pa.RecordBatch, retracts: FlagArray) -> Applied:
-        """Add rows to their slots or take them back, one after another as they stand in the batch.
+        """Add rows to their slots or retract them, one after another as they stand in the batch.
 
         A row whose unique key is there replaces that row and has its degree. Rows that are gone have to be freed.
         """
@@ -122,7 +122,7 @@ class RowBag(IdentifiedRows):
                 ahead=self.index.ahead,
             )
             if row < n:
-                # Room for one block, not for all the rest: rows that are known, or taken back, need none.
+                # Room for one block, not for all the rest: rows that are known, or retracted, need none.
                 self._reserve(batch, row, min(n, row + BLOCK))
         return applied
 

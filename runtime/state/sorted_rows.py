@@ -55,7 +55,7 @@ class SortedRows(IdentifiedRows):
     name: what its arrays are called by. order: the sort key; without columns rows stand as they came. slots: how many
     there are. unique: numbers of the columns of a unique key, of which a slot holds one row at most, the last that
     came; without them the whole row is its identity, and equal rows stand beside each other. only_added: rows are not
-    taken back, but by id.
+    retracted, but by id.
     """
 
     def __init__(
@@ -120,10 +120,10 @@ class SortedRows(IdentifiedRows):
         latest: bool = False,
         order: NumberArray | None = None,
     ) -> Applied:
-        """Add rows to their slots or take them back, one after another as they stand in the batch.
+        """Add rows to their slots or retract them, one after another as they stand in the batch.
 
         order: their places in the batch, if they come in another order; a row of words costs less to move than texts.
-        latest: whether the last of equal rows is taken back, not the first. A row whose unique key is there replaces
+        latest: whether the last of equal rows is retracted, not the first. A row whose unique key is there replaces
         that row; with another sort key it arrives anew. Rows that are gone have to be freed.
         """
         rows = self.rows.encode(batch)

@@ -80,7 +80,7 @@ class ChangeWords:
     def lacks_before(self) -> bool:
         """True if its updates come without the rows that they replace, so that they are upserts."""
         kinds = {kind for _, kind in self.values}
-        # 1 and 2 are -U and +U: updates of which only the second half comes cannot be taken back by their row.
+        # 1 and 2 are -U and +U: updates of which only the second half comes cannot be retracted by their row.
         return CHANGE_TYPES[2] in kinds and CHANGE_TYPES[1] not in kinds
 
     @cached_property

@@ -207,7 +207,7 @@ def test_metadata_and_rows_that_cannot_be_taken_back(tmp_path: Path) -> None:
     assert [k for k, _ in found] == [1, 2]
     assert found[1][1] == found[0][1] + 1
     sink.write(*batch([("-D", (2, 1.0, "b"))]), 2, "c")
-    with pytest.raises(InputFormatError, match="takes rows back"):
+    with pytest.raises(InputFormatError, match="retracts rows"):
         run_to_end(job(told, tmp_path / "state", sql, key=("k",)))
 
 

@@ -200,7 +200,7 @@ def _end(id: str, **counts: int) -> dict[str, Any]:
                 ("a", _envelope(**_mark("y", 1))),
                 ("ends", _end("y", a=1)),
             ],
-            "transaction x will never be whole: 1 of its 2 events in shop.public.a did not come",
+            "transaction x will never be whole: 1 of its 2 events in shop.public.a did not arrive",
         ),
         (
             [
@@ -208,7 +208,7 @@ def _end(id: str, **counts: int) -> dict[str, Any]:
                 ("a", _envelope(**_mark("y", 1))),
                 ("ends", _end("y", a=1)),
             ],
-            "transaction x will never be whole: its end in shop.transaction did not come",
+            "transaction x will never be whole: its end in shop.transaction did not arrive",
         ),
     ],
 )

@@ -175,7 +175,7 @@ def test_options_that_are_none_are_refused_when_the_query_is_made(
 
 def test_changes_are_no_lookup_table(tmp_path: Path) -> None:
     (tmp_path / "f.csv").write_text("op,k,v\n+I,a,1\n-D,a,1\n")
-    with pytest.raises(LookupFailedError, match="its change column takes rows back"):
+    with pytest.raises(LookupFailedError, match="its change column retracts rows"):
         looked_up(tmp_path / "f.csv", "k STRING, v INT", {})
     (tmp_path / "f.csv").write_text("op,k,v\n+I,a,1\n")
     assert looked_up(tmp_path / "f.csv", "k STRING, v INT", {}) == Counter([("a", 1)])

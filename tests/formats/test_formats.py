@@ -75,10 +75,10 @@ BAD: list[tuple[str, Any, str, dict[str, Any]]] = [
     (
         "debezium-json",
         debezium("r", None, A, source={"snapshot": "first"}),
-        "the table is read anew, as after a lost replication slot",
+        "the table is read again, as after a lost replication slot",
         {"snapshot": "error"},
     ),
-    ("debezium-json", debezium("r", None, A), "the table is read anew", {"snapshot": "error"}),
+    ("debezium-json", debezium("r", None, A), "the table is read again", {"snapshot": "error"}),
     ("debezium-json", debezium("x", A), "`op` is not one of c, r, u, d, t, m", {}),
     ("debezium-json", debezium("u", None, A), "REPLICA IDENTITY FULL", {}),
     ("debezium-json", debezium("c"), "`after` is missing", {}),

@@ -112,7 +112,7 @@ def test_explain_names_it_and_it_stays_out_of_stateful_nodes() -> None:
     text = str(al.explain(sql, tables=TABLES))
     assert "Correlate(invocation=[WORDS(" in text
     assert "WORDS: a table function of your own, row by row in Python" in text
-    assert "WORDS, a table function of your own, stands between them" in text
+    assert "WORDS, a table function of your own, is between them" in text
     assert table_of(sql, *ROWS) == Counter([(2, "a", 1), (2, "bb", 1), (0, "d", 1)])
 
 

@@ -185,7 +185,7 @@ def test_what_cannot_take_rows_back_is_refused_over_a_retracting_input() -> None
         assert one("MY_SUM(DISTINCT x)", (1, 1, 2), changes=changes) == 3
     entry("TOP", [al.Field("top", "double", "max(top, x)", "max(top, other_top)")], "top")
     with pytest.raises(
-        NotRetractableError, match="TOP cannot take rows back, for its field 'top' has no"
+        NotRetractableError, match="TOP cannot retract rows, for its field 'top' has no"
     ):
         spec_of("TOP(x)")
     shape = al.Shape((al.View("ranked", "real"),), "percentile(ranked, 1.0)", "none(ranked)")

@@ -381,7 +381,7 @@ def test_a_class_that_compiles_and_ones_that_do_not() -> None:
     ]:
         text = al.explain(f"SELECT {name}(x), MAX(x) FROM t", "x INT")
         assert re.search(rf"{name.lower()}\(x\): Python, not compiled: {reason}", text), text
-        assert f"backend plain Python, for {name} cannot be compiled" in text
+        assert f"backend plain Python, because {name} cannot be compiled" in text
     assert al.generate(spec_of("LISTED(x), SUM(x)")).backend == "python"
     assert table("LISTED(x) AS n, SUM(x) AS s", CHANGES, backend="numba") == [
         ("a", 2, 8),

@@ -304,7 +304,7 @@ def test_rows_that_were_dropped_say_why() -> None:
     kept.harness.process([("-D", "a", BASE, 1), ("+I", "a", BASE, 2)])
     kept.harness.flush()
     changes = kept.look().why({"k": "a"}).bundles[0].changes
-    assert "takes back what is not there" in changes[0].note
+    assert "retracts a row that is not there" in changes[0].note
     assert not changes[0].effects
     late = recorded(window=al.Tumble("10 s", on="ts"))
     late.harness.watermark(int(BASE.timestamp() * 1000) + 60_000)

@@ -118,7 +118,7 @@ def test_a_row_that_takes_one_back_is_refused_and_leaves_the_state() -> None:
     operator.process(*batch([("x", 1, None)]))
     rows, kinds = batch([("y", 1, None), ("x", 1, None)])
     kinds[1] = 3
-    with pytest.raises(DataError, match="row 1 takes a row back; first row by b"):
+    with pytest.raises(DataError, match="row 1 retracts a row; first row by b"):
         operator.process(rows, kinds)
     assert operator.keys == 1
     assert messages(operator.process(*batch([("y", 1, None)]))) == [("+I", "y", 1, None)]

@@ -166,7 +166,7 @@ def test_insertions_are_answered_without_a_state() -> None:
         "LookupJoin(table=[dim], joinType=[LeftOuterJoin], lookup=[k=k], select=[id, v, name, rank]"
     )
     assert line in text
-    assert "none is remembered" in text
+    assert "no row is stored" in text
     assert "Exchange" not in text
 
 

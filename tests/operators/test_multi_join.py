@@ -92,12 +92,12 @@ def test_a_plan_says_what_it_joins_and_why_it_does_not() -> None:
     }
     assert node.via == ((), (1,), ())
     assert said(planned(LEFTS)) == [
-        (True, "4 inputs share the key k, and no joined row of fewer of them is remembered")
+        (True, "4 inputs share the key k, and no joined row of fewer inputs is stored")
     ]
     near = INNERS + " AND x > v"
     for sql, keys, options, why in (
         (LEFTS, KEYS, {"multi_join_enabled": "false"}, "multi-join.enabled is false"),
-        (LEFTS, KEYS, {"mini_batch_enabled": "false"}, "row by row the messages are those"),
+        (LEFTS, KEYS, {"mini_batch_enabled": "false"}, "per record the changes are those"),
         (LEFTS, KEYS, {"state_ttl": "1 d"}, "input 2 of a LEFT JOIN forgets rows"),
         (near, {}, {}, "input 1 and input 2 and input 3 may have several rows a key"),
         (
@@ -105,7 +105,7 @@ def test_a_plan_says_what_it_joins_and_why_it_does_not() -> None:
             "JOIN c ON q.k = c.k",
             KEYS,
             {},
-            "a filter, or a column that is computed, stands between",
+            "a filter, or a column that is computed, is between",
         ),
         (
             "SELECT x FROM a LEFT JOIN b ON a.k = b.k LEFT JOIN c ON b.k <=> c.k",

@@ -189,14 +189,14 @@ def test_it_is_left_out_where_the_result_takes_upserts_as_they_come() -> None:
     assert "ChangelogNormalize" in explain(query.format("a"), DDL, input_changes="upsert")
     filtered = explain(query.format("a, id") + " WHERE v > 1", DDL, input_changes="upsert")
     assert "ChangelogNormalize(key=[id], condition=[`v` > 1]" in filtered
-    assert "its filter has to know whether the row before has passed" in filtered
+    assert "its filter must know whether the previous row passed" in filtered
 
 
 def test_explain_says_why_it_is_there_and_what_it_costs() -> None:
     text = explain("SELECT a, id FROM t", DDL, input_changes="upsert")
     assert "ChangelogNormalize(key=[id], changelogMode=[I,UB,UA,D]" in text
     assert "state bounded by the number of keys: 57 bytes a key" in text
-    assert "normalise fired: the result tells the row before; with update_before=false" in text
+    assert "normalise fired: the result has the previous row; with update_before=false" in text
 
 
 def test_upserts_as_they_come() -> None:

@@ -324,7 +324,7 @@ def test_rows_by_time_come_once(frame: str, values: dict[int, int]) -> None:
         run.watermark(ms(60))
         third = run.changes()
         assert run.counters["late_dropped"] == 2
-        with pytest.raises(DataError, match="takes a row back"):
+        with pytest.raises(DataError, match="retracts a row"):
             run.operator.process(_one_row(run), np.array([3], np.int8))  # type: ignore[attr-defined]
     assert first == [("+I", 1, values[1])]
     assert second == [("+I", 2, values[2]), ("+I", 3, values[3])]

@@ -129,7 +129,7 @@ def test_the_plan_keeps_its_normalise_and_says_why() -> None:
     query = "SET 'update_before' = 'false'; SELECT id, a FROM t WHERE v > 1"
     text = explain(query, DDL, input_changes="upsert")
     assert "ChangelogNormalize(key=[id], images=[partial]" in text
-    assert "rows leave columns out, which keep what the row before had" in text
+    assert "rows omit columns, which keep their previous values" in text
     plan = plan_query(query, {"t": DDL}, input_changes="upsert")
     assert plan.schema.names == ["id", "a"]
 

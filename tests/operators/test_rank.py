@@ -366,7 +366,7 @@ def test_an_orphan_follows_the_policy() -> None:
 def test_a_fast_strategy_refuses_what_it_cannot_undo() -> None:
     for strategy, only in (("append", "only added"), ("update", "never deleted")):
         spec = spec_of(function="ROW_NUMBER", sort=(), strategy=strategy, unique=(1,))
-        with pytest.raises(DataError, match=f"row 0 takes a row back; .* {only}"):
+        with pytest.raises(DataError, match=f"row 0 retracts a row; .* {only}"):
             take(RankOperator(spec), [("-D", "a", 1, 1.0, "x")])
 
 

@@ -93,13 +93,13 @@ def test_rows_lie_by_what_serves_the_longest_chain(sql: str, keys: list[tuple[st
             f"SELECT a, COUNT(*) FROM ({AB}) GROUP BY a",
             {},
             True,
-            "in one stateful node with GROUP BY a, b, where rows lie by a",
+            "in one stateful node with GROUP BY a, b, with rows distributed by a",
         ),
         (
             f"SELECT a, s, COUNT(*) FROM ({AB}) GROUP BY a, s",
             {},
             True,
-            "where rows lie by a instead of a, s",
+            "with rows distributed by a instead of a, s",
         ),
         (
             f"SELECT a, COUNT(*) FROM ({AB}) GROUP BY a",
@@ -111,7 +111,7 @@ def test_rows_lie_by_what_serves_the_longest_chain(sql: str, keys: list[tuple[st
             f"SELECT s, COUNT(*) FROM ({AB}) GROUP BY s",
             {},
             False,
-            "no column of its key is one of the key of GROUP BY a, b",
+            "its key has no column in common with the key of GROUP BY a, b",
         ),
         (
             f"SELECT c, COUNT(*) FROM ({ABC}) GROUP BY c",
@@ -129,14 +129,14 @@ def test_rows_lie_by_what_serves_the_longest_chain(sql: str, keys: list[tuple[st
             "SELECT a, COUNT(DISTINCT s) AS n FROM (SELECT a, b, SUM(v) AS s FROM t GROUP BY a, b) GROUP BY a",
             {"distinct_agg_split_enabled": True},
             False,
-            "Expand stands between",
+            "Expand is between",
         ),
         (
             "SELECT a, MAX(n) FROM (SELECT a, TUMBLE_START(ts, INTERVAL '1' HOUR) AS h, COUNT(*) AS n FROM u "
             "GROUP BY a, TUMBLE(ts, INTERVAL '1' HOUR)) GROUP BY a",
             {"state_ttl": "1 h"},
             False,
-            "woken by one thing, and these are by the watermark and time to live",
+            "has one kind of timer, and these need the watermark and time to live",
         ),
     ],
 )
@@ -148,7 +148,7 @@ def test_explain_says_why(sql: str, options: dict[str, Any], fired: bool, why: s
 def test_what_is_split_to_be_spread_stays_spread() -> None:
     plan = planned("SELECT a, COUNT(DISTINCT v) FROM t GROUP BY a", distinct_agg_split_enabled=True)
     assert len(exchanges(plan)) == 2
-    assert any("is there to spread a key" in why for _, why in said(plan))
+    assert any("spreads a key over several buckets" in why for _, why in said(plan))
 
 
 def fragment(sql: str, **options: Any) -> FragmentSpec:

@@ -102,7 +102,7 @@ def test_the_names_of_bounds_give_way_to_those_of_calls() -> None:
         (f"SELECT window_end, COUNT(*) FROM {TVF} GROUP BY window_end", "GROUP BY lacks"),
         (
             f"SELECT COUNT(*) FROM {TVF} WHERE window_start > TIMESTAMP '2020-01-01 00:00:00' {KEYS}",
-            "looks at the window's bounds",
+            "reads the window's bounds",
         ),
         (
             f"SELECT MAX(window_time) FROM {TVF} {KEYS}",
@@ -231,7 +231,7 @@ def test_windows_after_windows_by_the_same_key_are_in_one_place() -> None:
 def test_distinct_in_windows_stays_whole() -> None:
     query = SUMS.replace("SUM(cnt)", "COUNT(DISTINCT cnt)")
     plan = planned(query, distinct_agg_split_enabled=True)
-    assert notes(plan, "split_distinct") == [(False, "an aggregate in windows stays whole")]
+    assert notes(plan, "split_distinct") == [(False, "an aggregate in windows is not split")]
     assert len(windows(plan)) == 1
 
 

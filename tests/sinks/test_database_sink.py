@@ -17,7 +17,7 @@ from aggloom.errors import CheckpointError, SinkError, SpecError
 from aggloom.runtime.connectors.database.options import database_options
 from aggloom.runtime.connectors.database.sink import DatabaseSink
 from aggloom.runtime.connectors.registry import sink_options
-from aggloom.runtime.sinks.net import net_by_key, tells_before
+from aggloom.runtime.sinks.net import has_old_rows, net_by_key
 from aggloom.runtime.values.changelog import ChangelogLawError, fold
 from tests.sinks.test_delta_sink import EVERY, ROWS
 
@@ -38,7 +38,7 @@ def test_rows_by_key_each_batch_once(tmp_path: Path) -> None:
     assert [row[:3] for row in content(file, "aggloom_batches")] == [("id", "t", 2)]
     assert sink.write(*batch(), 3, "id")
     with pytest.raises(
-        CheckpointError, match=r"it has batch 3 .* comes to batch 5 now: what is between"
+        CheckpointError, match=r"it has batch 3 .* batch 5 is next: those in between"
     ):
         sink.write(*batch(("+I", *A)), 5, "id")
 
@@ -51,7 +51,7 @@ def test_what_comes_first_does_not_count_where_each_row_is_told() -> None:
     found = net_by_key(*lone, KEY, False, "t")
     assert found == [(("a", 1), B), (("b", None), None), (("z", 0), ("z", 0, None))]
     # A filter over the changes leaves one of a pair: the row is gone, or is there now.
-    assert [tells_before(batch(*rows)[1]) for rows in ([("-U", *A)], [("+U", *A)], [])] == [
+    assert [has_old_rows(batch(*rows)[1]) for rows in ([("-U", *A)], [("+U", *A)], [])] == [
         True,
         False,
         True,
@@ -76,15 +76,15 @@ def test_any_changelog_in_any_cuts_is_the_folded_table(tmp_path: Path) -> None:
             else:
                 changes += [("-U", *live[key]), ("+U", *new)]
             live[key] = new
-        tells_before = r.random() < 0.5
-        told = changes if tells_before else [c for c in changes if c[0] != "-U"]
+        has_old_rows = r.random() < 0.5
+        told = changes if has_old_rows else [c for c in changes if c[0] != "-U"]
         at = number = 0
         while at < len(told):
             size = r.randrange(1, 20)
             part = batch(*told[at : at + size])
             for _ in range(r.choice([1, 1, 2])):
                 # A new object is a new run.
-                into(file, tells_before=tells_before).write(*part, number, "id")
+                into(file, has_old_rows=has_old_rows).write(*part, number, "id")
             at, number = at + size, number + 1
         wanted = [(k, n, None if v is None else f"{v:.2f}") for k, n, v in fold(changes)]
         assert content(file) == sorted(wanted, key=repr)
@@ -136,9 +136,7 @@ def test_a_checkpoint_that_was_put_back(tmp_path: Path) -> None:
     file = tmp_path / "db"
     for number in range(3):
         into(file).write(*batch(("+I", f"k{number}", 1, None)), number, "id")
-    with pytest.raises(
-        CheckpointError, match=r"it has batch 2 .* comes to batch 1 again.*replay=true"
-    ):
+    with pytest.raises(CheckpointError, match=r"it has batch 2 .* runs batch 1 again.*replay=true"):
         into(file).write(*batch(("+I", "k1", 1, None)), 1, "id")
     assert into(file, replay=True).write(*batch(("+I", "k1", 1, Decimal(5))), 1, "id")
     assert ("k1", 1, "5.00") in content(file)

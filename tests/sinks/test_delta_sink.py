@@ -73,7 +73,7 @@ def test_a_changelog_folds_to_the_result_whatever_fails(seed: int, tmp_path: Pat
 
     make = lambda: sink(path, None, form="changelog")  # noqa: E731
     assert lakes.driven(make, seed, 12, others, look)
-    with pytest.raises(CheckpointError, match="comes to it again with other rows"):
+    with pytest.raises(CheckpointError, match="runs this batch again with other rows"):
         make().write(*batch([("+I", (99, 9.0, "z"))]), 11, "c1")
 
 

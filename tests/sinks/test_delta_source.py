@@ -148,7 +148,8 @@ def test_a_table_without_a_feed_that_takes_back(tmp_path: Path) -> None:
     assert read(made, at, end) == [("+I", (3,))]
     deltalake.DeltaTable(path).delete("k = 1")
     with pytest.raises(
-        InputFormatError, match=r"version 3 \(DELETE\) takes rows back, .* no change data feed"
+        InputFormatError,
+        match=r"version 3 \(DELETE\) deletes or updates rows, .* no change data feed",
     ):
         made.pieces(end, made.latest(end, None))
     assert lakes.folded(changes(path)) == ["(2,)", "(3,)"]
@@ -159,7 +160,7 @@ def test_a_table_without_a_feed_that_takes_back(tmp_path: Path) -> None:
     at_last = source(path, metadata=True, start="latest")
     last = at_last.first()
     deltalake.DeltaTable(path).delete("k = 3")
-    with pytest.raises(InputFormatError, match="version and time are lost"):
+    with pytest.raises(InputFormatError, match=r"version and time .* are lost"):
         read(at_last, last, at_last.latest(last, None))
 
 

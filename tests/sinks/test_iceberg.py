@@ -74,7 +74,7 @@ def test_a_changelog_folds_to_the_result_whatever_fails(tmp_path: Path) -> None:
 
     make = lambda: sink(tmp_path, None, form="changelog")  # noqa: E731
     assert lakes.driven(make, 4, 8, lambda: others(tmp_path), look)
-    with pytest.raises(CheckpointError, match="comes to it again with other rows"):
+    with pytest.raises(CheckpointError, match="runs this batch again with other rows"):
         make().write(*batch([("+I", (99, 9.0, "z"))]), 7, "c1")
 
 
@@ -259,7 +259,7 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
     table.maintenance.expire_snapshots().by_ids([first.snapshot_id, middle.snapshot_id]).commit()
     error = raised(lambda: made.pieces(at, made.latest(at, None)))
     assert isinstance(error, MissingFileError)
-    assert "was expired before it was read" in str(error)
+    assert "were expired before they were read" in str(error)
     with opened(tmp_path).update_schema() as update:
         update.delete_column("v")
     now = source(tmp_path, start="latest").first()
@@ -269,7 +269,7 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
         made.pieces(now, made.latest(now, None))
     library.load_catalog("default", **connect(tmp_path)).drop_table("db.t")
     sink(tmp_path).write(*batch([]), 0, "c")
-    with pytest.raises(CheckpointError, match="it was made anew, or rolled back"):
+    with pytest.raises(CheckpointError, match="it was created again, or rolled back"):
         made.latest(now, None)
 
 

@@ -30,14 +30,14 @@ TYPES: dict[str, tuple[pa.DataType, tuple[Any, ...]]] = {
 }
 
 
-def model(changes: list[tuple[int, Any, Any]], tells_before: bool) -> dict[Any, Any]:
+def model(changes: list[tuple[int, Any, Any]], has_old_rows: bool) -> dict[Any, Any]:
     """The key and row of each key that changes, by what equals it; raises ChangelogLawError."""
     weights: dict[Any, int] = {}
     shown: dict[Any, Any] = {}
     found: dict[Any, Any] = {}
     for kind, key, row in changes:
         same = same_value(key)
-        if tells_before:
+        if has_old_rows:
             both = same, same_value(row)
             weights[both] = weights.get(both, 0) + (-1 if kind & 1 else 1)
             shown[both] = key, row

@@ -134,7 +134,7 @@ def test_a_table_that_debezium_reads_anew(
     run(tmp_path / "refusing", snapshot="error")
     anew.lose_the_slot()
     until(lambda: anew.told() == 5, 60)
-    with pytest.raises(InputFormatError, match=r"anew\.public\.anew.*the table is read anew"):
+    with pytest.raises(InputFormatError, match=r"anew\.public\.anew.*the table is read again"):
         run(tmp_path / "refusing", snapshot="error")
     # Row 1 is gone, which no message says.
     assert run(tmp_path / "reading") == [(1, 10), (2, 20), (3, 30)]

@@ -193,7 +193,7 @@ def test_a_table_of_an_older_copy(
     again = Batch(table=table.append_column("_change_type", pa.array(["insert"] * table.num_rows)))
     if refused:
         with pytest.raises(
-            CheckpointError, match=rf"has batch 2, and the checkpoint comes to batch {number} now"
+            CheckpointError, match=rf"has batch 2, and the checkpoint's next batch is {number}"
         ):
             sink(again, number)
     else:
@@ -231,7 +231,7 @@ def test_a_repartition_that_the_log_has_lost(
         note_repartitions(tmp_path)
         assert (batch_before(tmp_path, number, None) > 2) == refused
     if refused:
-        with pytest.raises(CheckpointError, match=rf"has batch 2, and .* comes to batch {number}"):
+        with pytest.raises(CheckpointError, match=rf"has batch 2, and .* next batch is {number}"):
             sink(Batch(table=changes), number)
     else:
         sink(Batch(table=changes), number)

@@ -185,7 +185,7 @@ def test_a_checkpoint_is_repartitioned(job: Job, spark: Any) -> None:
     shutil.copy(job.checkpoint / TABLE_FILE, job.path / "newest")
     shutil.copy(job.path / "older", job.checkpoint / TABLE_FILE)
     job.batch(3)
-    with pytest.raises(CheckpointError, match="has batch 2, and the checkpoint comes to batch 5"):
+    with pytest.raises(CheckpointError, match="has batch 2, and the checkpoint's next batch is 5"):
         job.run(ONE, buckets=5)
     shutil.copy(job.path / "newest", job.checkpoint / TABLE_FILE)
     assert job.run(ONE, buckets=5) == job.expected(ONE)

@@ -192,7 +192,7 @@ def test_files_of_another_checkpoint_stay(
     run("one")
     now = written()
     assert len(now) == 2
-    with pytest.raises(SinkError, match=r"has batch 1 already, .* put back from an older copy"):
+    with pytest.raises(SinkError, match=r"has batch 1 already, .* restored from an older copy"):
         run("older")
     assert written() == now
     put(source, 2, ("c", 1, "+I"))

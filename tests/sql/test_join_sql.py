@@ -137,14 +137,14 @@ def test_a_side_whose_rows_come_in_any_order_is_told_apart_by_all_columns() -> N
     assert inner.ordered_keys == ()
     assert outer.left_key is None
     told = al.explain(sql, tables=TABLES, keys={"a": ["n"], "b": ["k"]})
-    assert "rows of one n come from several places" in told
+    assert "rows of one n come from several tasks" in told
 
 
 def test_explain_says_what_a_side_holds_and_where_rows_cannot_be_spread() -> None:
     told = al.explain("SELECT v FROM a LEFT JOIN b ON a.n < b.m", tables=TABLES)
     assert "joinType=[LeftOuterJoin]" in told
     assert "leftInputSpec=[NoUniqueKey]" in told
-    assert "all rows lie in one place" in told
+    assert "all rows are in one bucket" in told
 
 
 def test_operators_over_one_key_share_a_node() -> None:

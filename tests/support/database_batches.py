@@ -25,9 +25,9 @@ def batch(*rows: tuple[Any, ...], schema: pa.Schema = SCHEMA) -> tuple[pa.Table,
     return pa.table(arrays, schema=schema), kinds
 
 
-def into(path: Path, key: Any = KEY, tells_before: bool = True, **options: Any) -> DatabaseSink:
+def into(path: Path, key: Any = KEY, has_old_rows: bool = True, **options: Any) -> DatabaseSink:
     told = {"table": "t", "connect": str(path), "driver": "sqlite3", **options}
-    return DatabaseSink(database_options(told), key, tells_before)
+    return DatabaseSink(database_options(told), key, has_old_rows)
 
 
 def content(path: Path, table: str = "t") -> list[Any]:

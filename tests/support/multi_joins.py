@@ -160,7 +160,7 @@ def check(seed: int, batches: int = 6) -> bool:
         expected, why = answer(query.sql, tables), (seed, query, options.changed_options)
         new = harness.changes()
         assert multiset(harness.table()) == expected, why
-        if plan.tells_before:
+        if plan.has_old_rows:
             before = Counter(seen)
             for kind, *row in new:
                 (own,) = multiset([tuple(row)])

@@ -118,7 +118,7 @@ def _temporal(pairing: Pairing, as_of: AsOf) -> Node:
     columns = tuple(name for side in pairing.sides for name in side.schema.names)
     left, right = pairing.sides
     _refuse_unless_time(pairing, as_of, left.schema.field(as_of.time.name))
-    # A row that waits for its version, and is then taken back, would have to be found among those that wait.
+    # A row that waits for its version, and is then retracted, would have to be found among those that wait.
     if not left.appends_only:
         what = "FOR SYSTEM_TIME AS OF the time of rows that may be retracted is"
         fix = "say input_changes='append' of the left, or write ASOF JOIN, which corrects what it has emitted"
@@ -133,7 +133,7 @@ def _temporal(pairing: Pairing, as_of: AsOf) -> Node:
         what = "FOR SYSTEM_TIME AS OF for a table without a TIMESTAMP column"
         if time:
             what = f"FOR SYSTEM_TIME AS OF for a table with several TIMESTAMP columns ({', '.join(time)})"
-        fix = "join a view with the one from which on a version holds"
+        fix = "join a view that has only one, the time from which a version is valid"
         raise refusal(as_of.place, f"{what} is", fix)
     # The changes themselves: what the node made of them by bundles would hide versions (decision 039).
     pairing.sides[1] = versions.rows

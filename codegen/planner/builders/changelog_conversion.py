@@ -67,10 +67,10 @@ def _to_changelog(rows: Node, arguments: ChangelogArguments) -> Node:
 def _from_changelog(
     builder: TableBuilder, rows: Node, arguments: ChangelogArguments, scope: Scope, keys: list[str]
 ) -> Node:
-    # Whether an aggregate in windows takes rows back is known only when its windows are. The plan is thrown away.
+    # Whether an aggregate in windows retracts rows is known only when its windows are. The plan is thrown away.
     if not windows(rows, builder.options, Notes()).appends_only:
         raise arguments.error(
-            "needs a table that only grows, and this one may take rows back; declare it append-only "
+            "needs a table that only grows, and this one may retract rows; declare it append-only "
             "(input_changes='append', on Spark also change_column=None), or make a log of it with TO_CHANGELOG",
             arguments.table,
         )

@@ -84,7 +84,7 @@ class CallArguments:
         return self.nodes
 
     def refuse_numbering(self, what: str, node: exp.Expression) -> AggloomError:
-        """The error of entries of a MAP that are numbered, of rows that may be taken back."""
+        """The error of entries of a MAP that are numbered, of rows that may be retracted."""
         fix = "its entries have no order, so that a retraction could number them otherwise; unnest an array"
         place = node if span(node) else self.function.place
         return refusal(place, f"{what} over changes is", fix)
@@ -115,7 +115,7 @@ def _unnest(call_arguments: CallArguments) -> PlannedCall:
         if pa.types.is_map(dtype) and (len(nodes) > 1 or call_arguments.function.ordinality):
             beside = len(nodes) > 1
             what = "a MAP beside other arguments" if beside else "WITH ORDINALITY of a MAP"
-            # Kept, and raised only when the rows turn out to be taken back: the entries of a map have no order, so a
+            # Kept, and raised only when the rows turn out to be retracted: the entries of a map have no order, so a
             # retraction might number them otherwise.
             obstacle = obstacle or call_arguments.refuse_numbering(
                 f"{what} of UNNEST" if beside else what, node
@@ -208,7 +208,7 @@ def _inline(call: CallArguments) -> PlannedCall:
 
 
 def _emit_rows(arguments: CallArguments) -> PlannedCall:
-    """The rows of a table aggregate; an update takes back and brings those alone in which its halves differ."""
+    """The rows of a table aggregate; an update retracts and brings those alone in which its halves differ."""
     call = _inline(arguments)
     return replace(call, make=_make_unnest("emitValue", ["rows"]), nets_updates=True)
 

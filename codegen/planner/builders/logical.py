@@ -75,7 +75,7 @@ from aggloom.errors import (
 def logical_plan(
     script: Script, tables: Mapping[str, Node], dialect: str, options: PlanOptions, notes: Notes
 ) -> Node:
-    """The plan of a script's query over its tables; errors show the place in the text."""
+    """Return the logical plan of a script's query over its tables; errors show the place in the text."""
     named: dict[str, Node | ViewQuery] = {name.casefold(): scan for name, scan in tables.items()}
     named |= script.views
     check_qualified(script, named)

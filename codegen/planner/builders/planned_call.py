@@ -27,7 +27,7 @@ class PlannedCall:
     arguments: expressions over the rows, and the types that they are cast to. answers: the columns, under the names
     that they have there; own: their names in the order of `answers` as the query knows them. numbers_from: the first
     number of the column that numbers rows, of which `number` is the place. is_outer: rows without any stay.
-    obstacle: the error of a call over rows that may be taken back. nets_updates: see Correlate.
+    obstacle: the error of a call over rows that may be retracted. nets_updates: see Correlate.
     """
 
     name: str
@@ -45,7 +45,7 @@ class PlannedCall:
         self, node: Node, scope: Scope, outer: bool, columns: Sequence[str] | None = None
     ) -> Node:
         """The rows of a node with those that the function makes of each; columns: those of the node that stay."""
-        # Over insertions the call is fine: an error is only one where a row may be taken back.
+        # Over insertions the call is fine: an error is only one where a row may be retracted.
         if self.obstacle is not None and not node.appends_only:
             raise self.obstacle
         # A sign that begins no column of either side, so that the columns that are added cannot clash.

@@ -1,7 +1,7 @@
 """Recursive queries, unrolled: each step is a join, or what else it is, over the rows of all steps before it.
 
-The rows of k steps are the first ones and a step from those of k - 1, so that the plan is a chain, and what a row that
-is taken back has brought is taken back step by step.
+The rows of k steps are the first rows, and a step from the rows of k - 1 steps. So the plan is a chain, and the rows
+that a retracted row has caused are retracted step by step.
 """
 
 from __future__ import annotations

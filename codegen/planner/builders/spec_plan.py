@@ -23,7 +23,7 @@ from aggloom.codegen.sql.grouping_sets import GROUP_ID
 
 
 def plan_of_spec(spec: AggSpec, source: Node, sets: list[tuple[str, ...]] | None = None) -> Node:
-    """The nodes of a spec over the plan of its table: what stands before, the aggregate, what stands after."""
+    """Return the nodes of a spec over the plan of its table: steps below the aggregate, itself, and steps above it."""
     rows = rows_of_spec(spec, source)
     if sets:
         rows, spec = _expand_rows(spec, rows, sets)

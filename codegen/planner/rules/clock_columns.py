@@ -1,4 +1,4 @@
-"""clock_columns: PROCTIME() as a value is a column of the table, which whoever reads a batch fills with its time.
+"""clock_columns: PROCTIME() as a value is a column of the table; the reader of a batch fills it with the batch's time.
 
 A batch has one time, which its checkpoint knows, so that a batch that runs again has the same. Windows by the clock
 that no operator fires are laid out by that column: each row's windows follow from it.
@@ -29,7 +29,7 @@ _WORDS: Final = re.compile(
     r"(?i)\b(proctime\s*\(|current_timestamp\b|now\s*\(|localtimestamp\b|current_date\b)"
 )
 _OVER_ADDED: Final = (
-    "the change that takes a row back would have another time; compute it over a table whose rows are only added"
+    "the change that retracts a row would have another time; compute it over a table whose rows are only added"
 )
 
 

@@ -8,6 +8,6 @@ from aggloom.codegen.planner.options import PlanOptions
 
 
 def exchanges(root: Node, options: PlanOptions, notes: Notes) -> Node:
-    """The physical plan in one phase."""
+    """Put an exchange below every operator with keyed state; the result is the physical plan in one phase."""
     # Each node knows by which columns its rows have to lie; nodes without keyed state answer with themselves.
     return transform(root, lambda node: node.insert_exchange())

@@ -79,15 +79,15 @@ class _Fragment:
             return "fragments_enabled is false"
         # Beside its consumer in one node it would find rows where one key puts them, and spread nothing.
         if node.spreads:
-            return f"{node.name} is there to spread a key over several places"
+            return f"{node.name} spreads a key over several buckets"
         # Spark's stateful node has one kind of timer: by event time, or by the clock.
         wakers = self._wakers | {self._waker(node)} - {""}
         if len(wakers) > 1:
-            return f"a stateful node is woken by one thing, and these are by {' and '.join(sorted(wakers))}"
+            return f"a stateful node has one kind of timer, and these need {' and '.join(sorted(wakers))}"
         below = node.below(tuple(columns.values()))
         shared = frozenset(p for p in self._places if all(columns.get(p) in own for own in below))
         if not shared:
-            return f"no column of its key is one of the key of {node.name}"
+            return f"its key has no column in common with the key of {node.name}"
         # Three values of a key would leave all but three tasks without rows.
         if all(pa.types.is_boolean(self._types[place]) for place in shared):
             return f"only BOOLEAN columns of its key are in the key of {node.name}"
@@ -149,7 +149,7 @@ class _Fragment:
             names = "; ".join(dict.fromkeys(each.name for each in self._joined))
             # Fewer columns may mean fewer different values to spread rows by, which a reader should know.
             fewer = "" if len(self._places) == len(first) else f" instead of {', '.join(first)}"
-            why = f"in one stateful node with {names}, where rows lie by {by}{fewer}"
+            why = f"in one stateful node with {names}, with rows distributed by {by}{fewer}"
             self._notes.add("fragments", self._top.subject, True, why)
         elif self._obstacle:
             self._notes.add("fragments", self._top.subject, False, self._obstacle)

@@ -1,6 +1,6 @@
-"""horizons: a GROUP BY over ROLLING becomes an aggregate that keeps slices, and gives out every horizon of a key.
+"""horizons: a GROUP BY over ROLLING becomes an aggregate that keeps slices, and emits every horizon of a key.
 
-With the horizon among the keys a result has a row for each key and horizon. Without it each call says its horizon in
+With the horizon among the keys a result has a row for each key and horizon. Without it each call names its horizon in
 FILTER, and a key has one row.
 """
 

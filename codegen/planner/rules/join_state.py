@@ -6,7 +6,7 @@ from aggloom.codegen.operators import Join, MultiJoin, Node, walk
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 
-_HELD = {
+_WORDS = {
     "JoinKeyContainsUniqueKey": "one row a key",
     "HasUniqueKey": "rows by {key}",
     "NoUniqueKey": "rows with their counts, since {why}",
@@ -25,12 +25,12 @@ def join_state(root: Node, options: PlanOptions, notes: Notes) -> Node:
         for place in node.stored_sides:
             side, key = ("left", "right")[place], ", ".join(known[place] or ())
             why = _why(node.inputs[place])
-            sides.append(f"{side}: {_HELD[node.held_by(place)].format(key=key, why=why)}")
+            sides.append(f"{side}: {_WORDS[node.input_spec(place)].format(key=key, why=why)}")
         unknown = any(known[place] is None for place in node.stored_sides)
         notes.add("join_state", node.subject, not unknown, "; ".join(sides))
         # The state goes by no column, so that one task has all rows.
         if not node.pairs:
-            why = "no equality between the sides: all rows lie in one place, and each meets each"
+            why = "no equality between the sides: all rows are in one bucket, and every pair is compared"
             notes.add("join_spread", node.subject, False, why)
     return root
 
@@ -38,8 +38,8 @@ def join_state(root: Node, options: PlanOptions, notes: Notes) -> Node:
 def _say_of_many(node: MultiJoin, notes: Notes) -> None:
     sides = []
     for which, (known, below) in enumerate(zip(node.row_keys, node.tables, strict=True)):
-        strategy = node.held_by(which)
-        words = _HELD[strategy].format(key=", ".join(known or ()), why=_why(below))
+        strategy = node.input_spec(which)
+        words = _WORDS[strategy].format(key=", ".join(known or ()), why=_why(below))
         sides.append(f"input {which + 1}: {words}")
     notes.add("join_state", node.subject, None not in node.row_keys, "; ".join(sides))
 
@@ -48,4 +48,4 @@ def _why(side: Node) -> str:
     """Why no unique key tells the rows of a side apart."""
     if side.unique_key is None:
         return "no unique key is known"
-    return f"rows of one {', '.join(side.unique_key)} come from several places, in any order"
+    return f"rows of one {', '.join(side.unique_key)} come from several tasks, in any order"

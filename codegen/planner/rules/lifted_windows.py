@@ -134,10 +134,10 @@ def _barrier(where: str | None, hidden: set[str], table: WindowTable) -> str:
     if where is None:
         return ""
     if hidden & set(columns_of(where)):
-        return f"WHERE {where} looks at the window's bounds"
+        return f"WHERE {where} reads the window's bounds"
     # Which rows make a session follows from all rows of the key: a filter may not go below that.
     if isinstance(table.assigner, Session) and table.partition is not None:
-        return f"WHERE {where} stands after the sessions are made"
+        return f"WHERE {where} is applied after the sessions are formed"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""monotonic_extremes: a MAX that never falls keeps one value, not all, although rows are taken back."""
+"""monotonic_extremes: a MAX that never falls keeps one value, not all, although rows are retracted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def monotonic_extremes(root: Node, options: PlanOptions, notes: Notes) -> Node:
 
 
 def _mark_extremes(node: Node, notes: Notes) -> Node:
-    # Where nothing is taken back, one value is enough anyway.
+    # Where nothing is retracted, one value is enough anyway.
     if not isinstance(node, AggregateNode) or node.input.appends_only:
         return node
     spec = node.spec
@@ -39,6 +39,6 @@ def _mark_extremes(node: Node, notes: Notes) -> Node:
     # A call's form is part of the digest, so that a state with all values is not read as one with one value.
     new = AggSpec(spec.schema, spec.group_by, tuple(calls), spec.input_changes, spec.dialect)
     notes.move(spec, new)
-    why = f"what {' and '.join(marked)} looks at only goes one way: no view of all values"
+    why = f"the argument of {' and '.join(marked)} only goes one way: no view of all values"
     notes.add("monotonic_extremes", new, True, why)
     return replace(node, spec=new)

@@ -34,7 +34,7 @@ def multi_join(root: Node, options: PlanOptions, notes: Notes) -> Node:
     for node in walk(merged):
         if isinstance(node, MultiJoin):
             inputs = f"{len(node.tables)} inputs share the key {', '.join(node.keys)}"
-            why = f"{inputs}, and no joined row of fewer of them is remembered"
+            why = f"{inputs}, and no joined row of fewer inputs is stored"
             notes.add("multi_join", node.subject, True, why)
     return merged
 
@@ -48,7 +48,7 @@ def _merge_joins(node: Node, options: PlanOptions, notes: Notes) -> Node:
     result: MultiJoin | str
     # One operator has the rows of its inputs and none in between, on which a filter could be tested.
     if names is None:
-        result = "a filter, or a column that is computed, stands between the joins"
+        result = "a filter, or a column that is computed, is between the joins"
     else:
         result = _chain(node, below, names)
     # First whether it can be one, then whether it should.
@@ -181,15 +181,15 @@ def _obstacle(node: MultiJoin, options: PlanOptions) -> str:
     if options.multi_join_enabled == "TRUE":
         return ""
     if not options.mini_batch_enabled:
-        return f"row by row the messages are those of joins of two inputs, unless {_OPTION} is true"
+        return f"per record the changes are those of joins of two inputs, unless {_OPTION} is true"
     if not any(node.conditions):
         return ""
     several = [
         f"input {which + 1}"
         for which in range(len(node.tables))
-        if node.held_by(which) != "JoinKeyContainsUniqueKey"
+        if node.input_spec(which) != "JoinKeyContainsUniqueKey"
     ]
     if len(several) > 1:
         many = f"{' and '.join(several)} may have several rows a key, and a condition drops some of their pairs"
-        return f"{many}: a chain remembers which; {_OPTION} true tests them anew each time"
+        return f"{many}: a chain of joins stores which; with {_OPTION} true they are tested again each time"
     return ""

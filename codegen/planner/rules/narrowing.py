@@ -1,4 +1,4 @@
-"""The plan of a query as it was before its tables gained columns: these are not read, and come nowhere."""
+"""The plan of a query before its tables gained columns: the new columns are not read, and occur nowhere."""
 
 from __future__ import annotations
 

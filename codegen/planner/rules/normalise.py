@@ -53,13 +53,11 @@ def _without(node: Node) -> Node:
 def _why(node: Normalise, root: Node, options: PlanOptions) -> str:
     """Why a Normalise is there."""
     if node.absent is not None:
-        return "rows leave columns out, which keep what the row before had"
+        return "rows omit columns, which keep their previous values"
     if node.passes is not None:
-        return "its filter has to know whether the row before has passed"
+        return "its filter must know whether the previous row passed"
     if any(each is not node and each.handlers for each in walk(root)):
-        return "the operator above retracts the row before, which the table does not have"
+        return "the operator above retracts the previous row, which the table does not have"
     if options.update_before:
-        return (
-            "the result tells the row before; with update_before=false upserts go on as they come"
-        )
+        return "the result has the previous row; with update_before=false upserts pass unchanged"
     return "the operator above does not use the key alone"

@@ -17,7 +17,9 @@ def rank_strategy(root: Node, options: PlanOptions, notes: Notes) -> Node:
             why = "there is no cache to size: the state is arrays in memory-mapped files"
             notes.add("rank_cache", node.subject, False, why)
         if node.number is None:
-            why = "nothing reads the number: a row that only moves is no change"
+            why = (
+                "nothing reads the number: if only the number of a row changes, nothing is emitted"
+            )
             notes.add("rank_number", node.subject, True, why)
         else:
             notes.add("rank_number", node.subject, False, f"{node.number} is read")

@@ -1,7 +1,7 @@
 """session_rows: without GROUP BY, the rows of a session wait until it is over, and are emitted with its bounds.
 
-Where a session ends is known when it is over. A list of its rows is an aggregate like any other: it takes rows back,
-waits for the watermark or the clock, and is unnested where it leaves.
+The end of a session is known only when it is over. A list of its rows is an aggregate like any other: it can retract
+rows, waits for the watermark or the clock, and is unnested when it is emitted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from aggloom.codegen.sql.errors import refusal
 from aggloom.codegen.windows import Windowing
 
 _PLACE: Final = partial(find_call, "SESSION")
-_WHY: Final = "each row waits until its session is over, and leaves with the bounds of that"
+_WHY: Final = "each row waits until its session ends, and is emitted with its bounds"
 
 
 def session_rows(root: Node, options: PlanOptions, notes: Notes) -> Node:
@@ -57,7 +57,7 @@ def _collect(node: WindowTable, keys: tuple[str, ...], notes: Notes) -> Node:
     schema = pa.schema([*fields, pa.field(row, pa.struct(list(below.schema)))])
     rows = Calc(below, select, schema)
     call = AggCall("ARRAY_AGG", (row,), alias=listed)
-    # Over changes a list takes rows back, and an unfinished session loses them before anybody has seen them.
+    # Over changes a list retracts rows, and an unfinished session loses them before anybody has seen them.
     changes: Changes = "append" if below.appends_only else "retract"
     spec = namespace_spec(AggSpec(schema, keys, (call,), changes), keys, schema)
     bounds = bounds_of(spec, node.bounds)

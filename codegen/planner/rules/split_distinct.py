@@ -1,7 +1,7 @@
 """split_distinct: DISTINCT (and MIN, MAX) of a hot key spread over hash buckets, then put together.
 
-The partial aggregate is keyed by the group keys and a bucket of the argument's hash, the final one
-adds up what the buckets say. Calls of which no two halves make the exact whole stay whole: their rows are in no bucket.
+The partial aggregate is keyed by the group keys and a bucket of the argument's hash; the final one adds up the results
+of the buckets. Calls that cannot be computed exactly from partial results are not split: their rows are in no bucket.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def split_distinct(root: Node, options: PlanOptions, notes: Notes) -> Node:
 
     def change(node: Node) -> Node:
         if isinstance(node, WindowAggregate) and any(call.distinct for call in node.spec.calls):
-            notes.add("split_distinct", node.spec, False, "an aggregate in windows stays whole")
+            notes.add("split_distinct", node.spec, False, "an aggregate in windows is not split")
         # A role: it is one half of a split already.
         if not isinstance(node, AggregateNode) or node.role:
             return node

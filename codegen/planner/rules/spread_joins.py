@@ -1,8 +1,8 @@
 """spread_joins: rows of a hot join key are spread over hash buckets, where an aggregate stands above the join.
 
 The side with many rows of a key gets a hash of the row as one more column of the key; each row of the other side is
-copied to every bucket. Equal rows have the same bucket, so that a row is taken back where it was added. The pairs are
-those of the join as it was, but their changes arrive in another order, which only an aggregate does not notice.
+copied to every bucket. Equal rows have the same bucket, so that a row is retracted where it was added. The pairs are
+those of the original join, but their changes arrive in another order, on which only an aggregate does not depend.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _obstacle(join: Join, spec: AggSpec, options: PlanOptions, hashed: Key) -> s
         return f"{ordered[0]} depends on the order of the rows"
     # The bucket follows from the row's values: the old row is only found by its own.
     if any("UA" in each.changelog and "UB" not in each.changelog for each in join.inputs):
-        return "an update lacks the row that it replaces, which may lie in another bucket"
+        return "an update lacks the row that it replaces, which may be in another bucket"
     if not hashed:
         return "the rows of a key have nothing by which they could be spread"
     return ""

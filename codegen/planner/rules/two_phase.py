@@ -1,4 +1,4 @@
-"""two_phase: rows are aggregated where they are, before the exchange, and the accumulators merged after it."""
+"""two_phase: rows are aggregated before the exchange, and their accumulators are merged after it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _IN_PLACE = "the rows of a key are in one place already"
 
 
 def two_phase(root: Node, options: PlanOptions, notes: Notes) -> Node:
-    """Put a local half before the exchange of every aggregate for which that is sound."""
+    """Put a local half before the exchange of every aggregate whose result stays the same with it."""
 
     def change(node: Node) -> Node:
         if not isinstance(node, Stateful) or node.merges:
@@ -68,8 +68,8 @@ def _obstacle(spec: AggSpec, exchange: Exchange, options: PlanOptions) -> str:
     policy = options.on_orphan_retraction
     if retracts and not rows.is_complete and policy != "keep":
         return (
-            f"the input may retract rows that were never added, and on_orphan_retraction={policy!r} "
-            "asks for each whether it did"
+            f"the input may retract rows that were never added, and with on_orphan_retraction={policy!r} "
+            "only the whole key knows which"
         )
     # The rows are where their key is already, so that the first phase would save no transport.
     if exchange.keys and set(rows.distribution or ()) == set(exchange.keys):
@@ -83,7 +83,7 @@ def _obstacle_of_class(entry: Entry, retracts: bool, options: PlanOptions) -> st
         return lacking
     # A local half sees retractions of rows that other tasks got.
     if retracts:
-        return f"{entry.name} may not take back in one place what it got in another"
+        return f"{entry.name} may be unable to retract in one task a row that it accumulated in another"
     if options.agg_phase_strategy != "TWO_PHASE":
         return (
             f"{entry.name} may depend on the order of rows; if it does not, say so by "

@@ -1,7 +1,7 @@
 """windows: a GROUP BY of a window's start and end becomes an aggregate that knows its windows.
 
 The rows of a WindowTable are not repeated then: each goes to one slice or session, and its aggregate waits for the
-watermark or the clock. What the table's bounds were named comes back after the aggregate.
+watermark or the clock. The names of the table's bounds are restored after the aggregate.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Statements around queries: DROP and RESET take back what stands before them, others have no effect here.
+"""Statements around queries: DROP and RESET undo earlier statements, others have no effect here.
 
 What a statement takes out of a script is blanked, so that places in the text stay true.
 """
@@ -50,7 +50,7 @@ _SET: Final = re.compile(r"""(?is)set\s+(['"`]?)([\w.-]+)\1\s*=""")
 
 
 def apply_directives(sql: str, cut: Statements) -> str:
-    """The text without such statements and what they take back; raises SqlError and its kin. cut: cuts the text."""
+    """The text without such statements and those that they undo; raises SqlError and its kin. cut: cuts the text."""
     text, before = sql, list[StatementTokens]()
     for tokens in cut(sql):
         statement = StatementTokens(sql, tokens)
@@ -64,7 +64,7 @@ def apply_directives(sql: str, cut: Statements) -> str:
             text = blank(_drop(text, statement, before), statement.place)
         elif first == "RESET":
             text = blank(_reset(text, statement, before), statement.place)
-        # A DROP takes back what stands before it, never what comes later.
+        # A DROP undoes earlier statements, never later ones.
         before.append(statement)
     return text
 

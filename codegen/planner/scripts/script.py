@@ -1,4 +1,4 @@
-"""A script: SET options, tables, views, and the one query that it is about, perhaps into a table."""
+"""A script: SET options, tables, views, and one query, perhaps with INSERT INTO a table."""
 
 from __future__ import annotations
 
@@ -101,9 +101,9 @@ class ViewQuery:
 
 
 def read_script(sql: str, dialect: str = "spark") -> Script:
-    """The parts of a script: `SET 'option' = 'value'; CREATE TEMPORARY VIEW v AS SELECT ...; SELECT ...`.
+    """Return the parts of a script: `SET 'option' = 'value'; CREATE TEMPORARY VIEW v AS SELECT ...; SELECT ...`.
 
-    dialect: whose types the columns of lookup tables have; tables that stream get theirs with the plan.
+    dialect: the dialect of the types of lookup tables' columns; streaming tables get their types from the planner.
     """
     if not isinstance(sql, str):
         raise SqlError(f"the SQL is a {type(sql).__name__}; give a text, as in 'SELECT ...'.")

@@ -37,7 +37,7 @@ from aggloom.runtime.connectors.database.table_types import (
     check_nan,
     check_types,
 )
-from aggloom.runtime.sinks.net import NetRow, NetRows, net_rows, tells_before
+from aggloom.runtime.sinks.net import NetRow, NetRows, has_old_rows, net_rows
 from aggloom.runtime.sinks.stop import STOP
 from aggloom.runtime.values.changelog import Kinds
 
@@ -50,7 +50,7 @@ _CONNECT_SECONDS = 10
 class DatabaseSink:
     """Writes the batches of a result into a table.
 
-    key: the columns by which rows are distinguished. tells_before: whether the changes tell each row that is replaced;
+    key: the columns by which rows are distinguished. has_old_rows: whether the changes tell each row that is replaced;
     None: as each batch looks. added: the columns that the table gets if it lacks them.
     """
 
@@ -58,11 +58,11 @@ class DatabaseSink:
         self,
         options: DatabaseOptions,
         key: Sequence[str],
-        tells_before: bool | None,
+        has_old_rows: bool | None,
         added: Set[str] = frozenset(),
     ) -> None:
         self._added = added
-        self.options, self.key, self.tells_before = options, tuple(key), tells_before
+        self.options, self.key, self.has_old_rows = options, tuple(key), has_old_rows
         self._checked: pa.Schema | None = None
         self._table = TableColumns({}, frozenset(), frozenset())
         self._mysql: MySqlTable | None = None
@@ -77,7 +77,7 @@ class DatabaseSink:
 
         Raises SinkError for what the database does not take, CheckpointError for a checkpoint that does not fit it.
         """
-        ordered = tells_before(kinds) if self.tells_before is None else self.tells_before
+        ordered = has_old_rows(kinds) if self.has_old_rows is None else self.has_old_rows
         net = net_rows(rows, kinds, self.key, ordered, self._where)
         before = batch - 1 if before is None else before
         retries = Retries(self.options, self._where, self._is_away)
@@ -129,14 +129,14 @@ class DatabaseSink:
                 self._begin(cursor, say, batch, checkpoint)
             elif last[0] < before:
                 raise CheckpointError(
-                    f"{self._where}: it has batch {last[0]} of this checkpoint, which comes to batch {batch} now: what "
-                    f"is between was written elsewhere, or the table was put back from an older copy. {_ANEW}"
+                    f"{self._where}: it has batch {last[0]} of this checkpoint, and batch {batch} is next: those in "
+                    f"between were written elsewhere, or the table was restored from an older copy. {_ANEW}"
                 )
             elif batch < last[0] and not self.options.replay:
                 raise CheckpointError(
-                    f"{self._where}: it has batch {last[0]} of this checkpoint, which comes to batch {batch} again, as "
-                    "one does that was put back from an older copy. replay=true writes its batches again, over what "
-                    "is there; for another history, start with an empty checkpoint and existing=replace"
+                    f"{self._where}: it has batch {last[0]} of this checkpoint, which runs batch {batch} again, as "
+                    "after it was restored from an older copy. replay=true writes its batches again, over the rows "
+                    "of the table; for another history, start with an empty checkpoint and existing=replace"
                 )
             # The digest beside the number: the last batch may run again with other rows (a TTL, the clock), which are
             # written.
@@ -298,8 +298,8 @@ class DatabaseSink:
         """Begin the table for a checkpoint that writes to it for the first time."""
         if batch and self.options.existing != "keep":
             raise CheckpointError(
-                f"{self._where}: it has no batch of this checkpoint, which comes to batch {batch} now, so that the "
-                f"rows of those before would be missing. {_ANEW} existing=keep continues with the rows that are there"
+                f"{self._where}: it has no batch of this checkpoint, and batch {batch} is next, so the rows of earlier "
+                f"batches would be missing. {_ANEW} existing=keep continues with the rows of the table"
             )
         if self.options.existing == "keep":
             return

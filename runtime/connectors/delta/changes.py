@@ -1,6 +1,6 @@
 """A Delta table as a source: the table as it is, then what each version changes.
 
-The change data feed tells which rows a version took back and put. A table without one can be read as long as its
+The change data feed tells which rows a version retracted and put. A table without one can be read as long as its
 versions only add rows.
 """
 
@@ -132,11 +132,11 @@ class DeltaLake:
         return start
 
     def _check(self, table: Any, start: Offset, last: int) -> None:
-        # A table that was dropped and made anew has the path and perhaps the versions of the old one, but another id.
+        # A table that was dropped and created again has the path of the old one, perhaps its versions, but another id.
         if str(table.metadata().id) != start["table"] or last < start["version"]:
             raise CheckpointError(
                 f"{self.place.where}: it is not the table that the checkpoint has read (or an older copy): it was "
-                "made anew. Start with an empty checkpoint"
+                "created again. Start with an empty checkpoint"
             )
 
     def pieces(self, start: Offset, end: Offset) -> Sequence[Piece]:
@@ -149,7 +149,7 @@ class DeltaLake:
         feed: bool | None = None
         table = self.place.table()
         plain, now = is_plain(table), schema_of(table, self.place.where).names
-        # Version by version, and not as one range: a row that a version takes back may be one that the version before
+        # Version by version, and not as one range: a row that a version retracts may be one that the version before
         # it has put.
         for version in range(start["version"] + 1, end["version"] + 1):
             actions = self._commit(version)
@@ -170,8 +170,9 @@ class DeltaLake:
                         "a commit",
                     )
                     raise InputFormatError(
-                        f"{self.place.where}: version {version} ({what}) takes rows back, and the table has no change "
-                        f"data feed, so that they are not known. Set {FEED} = true, and start with an empty checkpoint"
+                        f"{self.place.where}: version {version} ({what}) deletes or updates rows, and the table has no "
+                        f"change data feed, so these are not known. Set {FEED} = true, and start with an empty "
+                        "checkpoint"
                     )
             pieces_to_read += pieces
         return pieces_to_read
@@ -192,8 +193,8 @@ class DeltaLake:
     def _with_metadata(self, rows: pa.RecordBatch, piece: Piece) -> pa.RecordBatch:
         if piece.retracts and rows.num_rows:
             raise InputFormatError(
-                f"{self.place.where}: version {piece.version} takes rows back, whose own version and time are lost: "
-                "they would not cancel out. Leave metadata=True out"
+                f"{self.place.where}: version {piece.version} retracts rows, and the version and time with which they "
+                "were added are lost: they would not cancel out. Remove metadata=True"
             )
         count = rows.num_rows
         values = {VERSION: piece.version, TIME: piece.time * 1000}
@@ -255,8 +256,8 @@ class DeltaLake:
             if kind != column.type and (kind is not None or column.name not in now):
                 difference = "is gone" if kind is None else f"is {kind}, not {column.type}"
                 raise InputFormatError(
-                    f"{self.place.where}: since version {version} column {column.name!r} {difference}. Start anew, "
-                    "with the columns that there are and an empty checkpoint"
+                    f"{self.place.where}: since version {version} column {column.name!r} {difference}. Start "
+                    "again, with the columns that the table has and an empty checkpoint"
                 )
 
     def _version_at(self, table: Any, moment: dt.datetime) -> int:
@@ -295,7 +296,7 @@ def _pieces(version: int, actions: list[dict[str, Any]], plain: bool) -> list[Pi
     )
     if changes and not (plain and known):
         feed = Piece("feed", version, time)
-        # Rows that a version takes back come first: a row that it puts in their place may have their key.
+        # Rows that a version retracts come first: a row that it puts in their place may have their key.
         return [replace(feed, retracts=True), feed]
     if actions_by_kind["cdc"]:
         noted = Piece("changes", version, time)

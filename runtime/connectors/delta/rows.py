@@ -55,7 +55,7 @@ def file_rows(place: DeltaPlace, piece: Piece, schema: pa.Schema) -> Rows:
 
 
 def feed_rows(place: DeltaPlace, piece: Piece, schema: pa.Schema) -> Rows:
-    """Return the rows that a version took back, or those that it put, by its change data feed."""
+    """Return the rows that a version retracted, or those that it put, by its change data feed."""
     version = piece.version
     table = place.table(version)
     with place.translate_errors(version):

@@ -120,7 +120,7 @@ class DeltaSink(LakeSink):
     def _check_restored(self, table: Any, checkpoint: str) -> None:
         """Raise CheckpointError where the table was restored to a version before the checkpoint's last batch.
 
-        RESTORE takes rows back, and leaves the numbers of batches. The newest commits of the log are asked.
+        RESTORE retracts rows, and leaves the numbers of batches. The newest commits of the log are asked.
         """
         restored: list[int] = []
         # Nearly always the newest commit is this checkpoint's own: one is read first, and many only if it is not.

@@ -33,7 +33,7 @@ def read_delta(
     table, if not all. start: "snapshot" (the table as it is, then what its versions change), "latest", a version, or
     the time of one (ISO); a query that has a checkpoint goes on where that is. A table with a change data feed tells
     which rows go; one without is read as long as its versions only add rows. max_versions_per_trigger: how many a
-    batch takes. metadata: rows come with `_commit_version` and `_commit_timestamp`; only where none is taken back.
+    batch takes. metadata: rows come with `_commit_version` and `_commit_timestamp`; only where none is retracted.
     storage: options of the object store. streaming=False: what there is now. Raises SpecError and its kin.
 
     Example:

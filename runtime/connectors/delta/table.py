@@ -85,8 +85,8 @@ class DeltaPlace:
 
 
 BEGIN_ANEW = (
-    "Versions are gone where VACUUM or the log's retention has deleted their files: start with an empty checkpoint, "
-    "which begins with the table as it is, and keep files for longer than a query may rest"
+    "Versions are gone once VACUUM or the log's retention has deleted their files: start with an empty checkpoint, "
+    "which begins with the current table, and keep files for longer than a query may be stopped"
 )
 
 

@@ -91,7 +91,7 @@ class FileSource:
             rows = CsvReader(columns, dialect, self._files.zone)(source.read(), str(file))
         if rows.changes is not None and pc.any(pc.not_equal(rows.changes, CHANGE_TYPES[0])).as_py():
             raise InputFormatError(
-                f"{file}: its change column takes rows back; a lookup table has rows as they are. Give it the table "
+                f"{file}: its change column retracts rows; a lookup table needs the current rows. Give it the table "
                 "itself, or join the changes as a stream"
             )
         return pa.table(rows.columns, schema=columns)

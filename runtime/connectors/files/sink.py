@@ -108,7 +108,7 @@ class FileSink:
         if is_taken:
             raise SinkError(
                 f"{where} batch {newest} already, and the checkpoint continues with batch {batch_id}, which would be "
-                "passed over: it was put back from an older copy. Put the output back too, or begin with an empty "
+                "skipped: it was restored from an older copy. Restore the output, too, or start with an empty "
                 "output and an empty checkpoint."
             )
         if newest < before:

@@ -1,6 +1,6 @@
 """Sources of changes: Debezium JSON, JSON lines, Parquet and CSV files as a DataFrame with `_change_type`.
 
-Whatever cannot be read fails the query and is shown with its file: a lost change would make every later number wrong.
+Unreadable input fails the query, with the name of its file: a lost change would make every later number wrong.
 """
 
 from __future__ import annotations
@@ -96,28 +96,28 @@ def read_changes(
     """The schema's columns and `_change_type`, read from files as a DataFrame.
 
     spark: the session. path: a directory, a pattern or one file. format: see docs/formats.md. schema: DDL or a schema
-    of Arrow or Spark; may be left out for Parquet, whose files have it. streaming: False reads what there is now.
-    max_files_per_trigger: how many files a batch takes.
+    of Arrow or Spark; may be omitted for Parquet, whose files have it. streaming: False reads the existing files once.
+    max_files_per_trigger: the most files of a batch.
 
     Integer timestamps count from 1970 in `time_unit` ("auto": that of a column's first values); integer dates count
-    days. Rows of files without a change column are insertions. whole_files: Parquet files of a DataFrame that goes
-    into an operator as it is are read by Arrow, a file at a time, instead of row by row; CSV files are read each by
+    days. Rows of files without a change column are insertions. whole_files: Parquet files of a DataFrame that an
+    operator reads unchanged are read by Arrow, a file at a time, instead of row by row; each CSV file is read by
     its own header. missing: a column that a file, a Debezium image or every line lacks is an "error", or "null".
-    concatenated: several JSON objects on a line are a reason to "refuse" it, or "split" into rows.
+    concatenated: a line with several JSON objects is refused ("refuse"), or split into rows ("split").
 
-    keys: the columns of the key where messages lack the row before, which are upserts then. unreadable: a message that
-    cannot be read is an "error", a counted "drop", or goes with its bytes and the reason to the "side", Parquet files
-    in the directory `side`. key_separator: what stands between key and value of a line. decimals, truncate, snapshot,
+    keys: the key columns of messages without the old row, which are then upserts. unreadable: a message that cannot be
+    read is an "error", is dropped and counted ("drop"), or is written with the reason ("side") to Parquet files in
+    the directory `side`. key_separator: the text between key and value of a line. decimals, truncate, snapshot,
     database, table, images, zero_dates: as the format has them (docs/formats.md). order: files of a batch are read by
-    "time" of modification and then by path, or by "name", their paths alone, which takes all files in one batch.
-    inferred: values of the first rows suggested the types, so that a later value that these would change is refused.
+    "time" of modification and then by path, or by "name", only by path, which needs all files in one batch.
+    inferred: the types were inferred from the first rows, so a later value that does not fit them is refused.
 
-    change_column, change_values: the column that says what kind of change a row is, and the meaning of its words, such
+    change_column, change_values: the column with the row kind, and the meaning of its words, such
     as {"I": "insert", "U": "update_after", "D": "delete"}; the empty word is that of rows without one. markers:
     columns by which other systems mark changes are refused, or "data". nanoseconds: times of Parquet with digits below
     microseconds are an "error", or "cut". options: of Spark's source of files, and of CSV.
 
-    Raises SpecError for these; what is wrong with a file fails the query with an InputFormatError.
+    Raises SpecError for wrong options; a faulty file fails the query with an InputFormatError.
 
     Example: see `write_changes`.
     """

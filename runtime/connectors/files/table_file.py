@@ -16,7 +16,7 @@ from aggloom.errors import CheckpointError, StateCorruptError
 from aggloom.runtime.connectors.files.discovery import suggest_sibling
 from aggloom.runtime.hosting.arguments import check_path
 from aggloom.runtime.hosting.checkpoint_paths import batches
-from aggloom.runtime.sinks.net import tells_before
+from aggloom.runtime.sinks.net import has_old_rows
 from aggloom.runtime.values.changelog import ChangelogLawError, Kinds, is_retraction, same_value
 from aggloom.runtime.values.row_difference import comparable_values
 from aggloom.runtime.values.row_groups import first_places, row_groups
@@ -31,7 +31,7 @@ class TableFile:
     """Keeps the table that the changelog describes, in a file under the checkpoint.
 
     The file is replaced by a rename and names the batch it includes, so a batch that is repeated changes nothing.
-    in_order: whether a row of a key comes after the one that it replaces. If not, each row is taken back as it came.
+    in_order: whether a row of a key comes after the one that it replaces. If not, each row is retracted as it came.
     has_before: whether each row that is replaced is in the changelog, perhaps in an earlier batch (None: unknown).
     """
 
@@ -70,7 +70,7 @@ class TableFile:
         """Raise CheckpointError if the table lacks a batch before this one."""
         if last < before:
             raise CheckpointError(
-                f"table sink: {self.file} has batch {last}, and the checkpoint comes to batch {batch} now: the "
+                f"table sink: {self.file} has batch {last}, and the checkpoint's next batch is {batch}: the "
                 "changes between are missing, as after the file was restored from an older copy. Restore the whole "
                 "checkpoint from one copy, or start over with an empty checkpoint directory."
             )
@@ -78,7 +78,7 @@ class TableFile:
     def _fold(self, old: pa.Table | None, rows: pa.Table, kinds: Kinds) -> pa.Table:
         """The table, with each row's weight as the last column, after some changes."""
         # An update may be cut by the end of a batch: a batch need not have as many -U rows as +U rows.
-        if self._keys is None and not self._has_before and not tells_before(kinds):
+        if self._keys is None and not self._has_before and not has_old_rows(kinds):
             raise ChangelogLawError(
                 "table sink: +U rows come without -U rows; a changelog without -U rows needs key_columns"
             )

@@ -85,7 +85,7 @@ class IcebergLake:
         expired = bool(lineage) and start["version"] < lineage[0].sequence_number
         if str(table.metadata.table_uuid) != start["table"] or not (known or expired):
             raise CheckpointError(
-                f"{self.place.where}: what the checkpoint has read is no part of it: it was made anew, or rolled back. "
+                f"{self.place.where}: it has not what the checkpoint has read: it was created again, or rolled back. "
                 "Start with an empty checkpoint"
             )
         # By sequence number: ids of snapshots are random, and their times may be equal.
@@ -211,14 +211,15 @@ class IcebergLake:
             if kind != field.type:
                 difference = "is gone" if kind is None else f"is {kind}, not {field.type}"
                 raise InputFormatError(
-                    f"{self.place.where}: column {field.name!r} {difference}. Start anew, with the columns that there "
-                    "are and an empty checkpoint"
+                    f"{self.place.where}: column {field.name!r} {difference}. Start again, with the columns that the "
+                    "table has and an empty checkpoint"
                 )
 
     def _missing_error(self, version: int) -> MissingFileError:
         return MissingFileError(
-            f"{self.place.where}: what follows version {version} was expired before it was read. Start with an empty "
-            "checkpoint, which begins with the table as it is, and keep snapshots for longer than a query may rest"
+            f"{self.place.where}: the snapshots after version {version} were expired before they were read. Start with "
+            "an empty checkpoint, which begins with the current table, and keep snapshots for longer than a query "
+            "may be stopped"
         )
 
 

@@ -76,7 +76,7 @@ class IcebergPlace:
         except FileNotFoundError as error:
             raise MissingFileError(
                 f"{self.where}: files of snapshot {snapshot} are gone ({take_first_line(error)}). "
-                "They were expired: start with an empty checkpoint, which begins with the table as it is, and keep "
+                "They were expired: start with an empty checkpoint, which begins with the current table, and keep "
                 "snapshots for longer"
             ) from error
         except Exception as error:

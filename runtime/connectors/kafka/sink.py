@@ -18,7 +18,7 @@ import pyarrow as pa
 from aggloom.errors import AggloomError, CheckpointError, SinkError, SpecError
 from aggloom.runtime.connectors.kafka.encodings import UPSERTS, Part, check_columns, make_encoding
 from aggloom.runtime.connectors.kafka.options import KafkaOptions
-from aggloom.runtime.sinks.net import net_by_key, tells_before
+from aggloom.runtime.sinks.net import has_old_rows, net_by_key
 from aggloom.runtime.values.changelog import Kinds, is_retraction
 
 Message = tuple[Part | None, Part | None]
@@ -27,14 +27,14 @@ Message = tuple[Part | None, Part | None]
 class KafkaSink:
     """Writes the batches of a result into a topic.
 
-    key: the columns by which rows are distinguished; without one, messages have no key. tells_before: whether the
+    key: the columns by which rows are distinguished; without one, messages have no key. has_old_rows: whether the
     changes tell each row that is replaced; None: as each batch looks.
     """
 
     def __init__(
-        self, options: KafkaOptions, key: Sequence[str] | None, tells_before: bool | None
+        self, options: KafkaOptions, key: Sequence[str] | None, has_old_rows: bool | None
     ) -> None:
-        self.options, self.tells_before = options, tells_before
+        self.options, self.has_old_rows = options, has_old_rows
         self.key = None if key is None else tuple(key)
         self._where = f"sink kafka, topic {options.topic}"
         self._producer: Any = None
@@ -89,7 +89,7 @@ class KafkaSink:
         made = make_encoding(options.format, rows.schema, key, options.topic, options.registry)
         if options.format in UPSERTS:
             assert key is not None
-            ordered = tells_before(kinds) if self.tells_before is None else self.tells_before
+            ordered = has_old_rows(kinds) if self.has_old_rows is None else self.has_old_rows
             for net in net_by_key(rows, kinds, key, ordered, self._where):
                 yield made.key(net.key), None if net.row is None else made.row(net.row)
             return
@@ -200,9 +200,9 @@ class KafkaSink:
         if last is None:
             if batch and self.options.existing != "keep":
                 raise CheckpointError(
-                    f"{self._where}: it has no batch of this checkpoint, which comes to batch {batch} now: it was "
-                    "written elsewhere, or Kafka has forgotten the group of a query that rested for longer than "
-                    f"offsets.retention.minutes. {anew}; existing=keep continues with the messages that are there"
+                    f"{self._where}: it has no batch of this checkpoint, and batch {batch} is next: earlier ones were "
+                    "written elsewhere, or Kafka has forgotten the group of a query that was stopped for longer than "
+                    f"offsets.retention.minutes. {anew}; existing=keep continues with the messages of the topic"
                 )
             if self.options.existing != "keep" and self._has_messages():
                 raise SinkError(
@@ -212,8 +212,8 @@ class KafkaSink:
             return True
         if last[0] < before:
             raise CheckpointError(
-                f"{self._where}: it has batch {last[0]} of this checkpoint, which comes to batch {batch} now: what is "
-                f"between was written elsewhere. {anew}"
+                f"{self._where}: it has batch {last[0]} of this checkpoint, and batch {batch} is next: those in "
+                f"between were written elsewhere. {anew}"
             )
         if last == (batch, digest):
             return False
@@ -221,10 +221,14 @@ class KafkaSink:
             return True
         if batch == last[0] and self.options.needs_key:
             return True
-        what = "comes to it again with other rows" if batch == last[0] else f"is at {batch} again"
+        what = (
+            "runs this batch again with other rows"
+            if batch == last[0]
+            else f"runs batch {batch} again"
+        )
         raise CheckpointError(
-            f"{self._where}: it has batch {last[0]} of this checkpoint, which {what}, as one does that was put back "
-            "from an older copy. replay=true writes its batches again, after what is there. For another history: "
+            f"{self._where}: it has batch {last[0]} of this checkpoint, which {what}, as after it was restored from "
+            "an older copy. replay=true writes its batches again, after those in the topic. For another history: "
             f"{anew}"
         )
 

@@ -61,7 +61,7 @@ class TemporalOperator(AsOfOperator, ClockedStep[_TimedInputs]):
     def check(self, inputs: Sequence[InputBatch], clock: Clock) -> _TimedInputs:
         """Return rows and versions with their times.
 
-        Raises DataError for a row of the left that takes one back, and for rows without a time.
+        Raises DataError for a row of the left that retracts one, and for rows without a time.
         """
         refuse_retractions(inputs[0].kinds, self.name)
         left, right = (

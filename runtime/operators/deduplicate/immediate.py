@@ -163,11 +163,11 @@ def name_choice(keep: Keep, state: DeduplicateState) -> str:
 
 
 def refuse_retractions(kinds: Kinds, name: str) -> None:
-    """Raise DataError if a row takes one back."""
+    """Raise DataError if a row retracts one."""
     retracts = is_retraction(kinds)
     if retracts.any():
         raise DataError(
-            f"row {int(np.argmax(retracts))} takes a row back; {name} is kept of rows that are only added"
+            f"row {int(np.argmax(retracts))} retracts a row; {name} is kept of rows that are only added"
         )
 
 

@@ -90,7 +90,7 @@ class WaitingDeduplicateOperator(KeyedRowsOperator[DeduplicateState], ClockedSte
         return self._is_chained
 
     def check(self, inputs: Sequence[InputBatch], clock: Clock) -> _TimedRows:
-        """Return rows with their times; raises DataError for one that takes one back, or has no time."""
+        """Return rows with their times; raises DataError for one that retracts one, or has no time."""
         (bundle,) = inputs
         refuse_retractions(bundle.kinds, self.name)
         batch = cast_rows(bundle.batch, self.schema)

@@ -144,7 +144,7 @@ class IntervalJoinOperator(TimedJoinOperator):
         spans = self.spec.spans
         if spans is None:
             return np.full(len(times), BEFORE_ALL, np.int64)
-        # Without a time a row has no partner; it may still be taken back.
+        # Without a time a row has no partner; it may still be retracted.
         missing = BEFORE_ALL if self.spec.once else AFTER_ALL
         return times_of(times, self.spec.time_zone, missing, spans[which])
 

@@ -154,7 +154,7 @@ class Joining(KeyedRows[JoinState], JoinStep):
         )
 
     def _net(self, which: int, changes: EncodedChanges) -> NetItems:
-        """Return the net changes of a side; what they take back that is not there is dealt with."""
+        """Return the net changes of a side; what they retract that is not there is dealt with."""
         side, ledger = self.state.sides[which], self._ledger(which)
         retracts = is_retraction(changes.kinds)
         left = ledger.cancel(changes.slots, retracts, changes.rows.take)

@@ -48,7 +48,7 @@ class _Messages(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """Changes of one side that are taken at once: their kinds, whether they take back, their numbers, their rows."""
+    """Changes of one side that are taken at once: their kinds, whether they retract, their numbers, their rows."""
 
     which: int
     kinds: Kinds

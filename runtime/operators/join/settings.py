@@ -102,7 +102,7 @@ class JoinSettings:
     keys: how many of the first columns of both sides must agree; null_safe: of each, whether NULL equals NULL.
     condition: over the columns of both. columns: those that leave. output_key: the columns by which an update is told.
     left_key, right_key: the columns by which the rows of a side are told apart, None: all of them. only_added: of each
-    side, whether its rows are never taken back.
+    side, whether its rows are never retracted.
     """
 
     left: pa.Schema

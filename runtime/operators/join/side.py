@@ -138,11 +138,11 @@ class JoinSide:
         )
 
     def check_kinds(self, kinds: Kinds) -> None:
-        """Raise DataError where a row is taken back of an input to which rows are only added."""
+        """Raise DataError where a row is retracted of an input to which rows are only added."""
         retracts = is_retraction(kinds)
         if self.bag.only_added and retracts.any():
             raise DataError(
-                f"row {int(np.argmax(retracts))} of the {self.name} input takes a row back; the plan says that rows "
+                f"row {int(np.argmax(retracts))} of the {self.name} input retracts a row; the plan says that rows "
                 "are only added to it"
             )
 

@@ -1,4 +1,4 @@
-"""MaterialisedLookup: a row that is taken back takes back what it got, whatever the table says by then."""
+"""MaterialisedLookup: a row that is retracted retracts what it got, whatever the table says by then."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class LookupState(RowState):
 
     @property
     def debts(self) -> Array:
-        """Number of rows of each slot that were taken back before they came."""
+        """Number of rows of each slot that were retracted before they came."""
         return self.arena.array("debts", 0, "i8")
 
     @property

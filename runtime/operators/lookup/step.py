@@ -67,7 +67,7 @@ def combine_columns(node: LookupJoin, batch: pa.RecordBatch, pairs: AnswerPairs)
 
 
 def attach_lists(node: Lookup, rows: Rows) -> Rows:
-    """Each row with the list of its answers; rows that are taken back have none."""
+    """Each row with the list of its answers; rows that are retracted have none."""
     batch, kinds = rows
     pairs = pair_answers(node.asked, batch, ~is_retraction(kinds))
     return with_lists(node, batch, pairs), kinds

@@ -112,7 +112,7 @@ class CorrectingMatchOperator(MatchOperator):
         super().move_clock(clock)
 
     def take(self, checked: TimedRows, clock: Clock) -> None:
-        """Store rows and take rows back. Raises OrphanRetractionError (policy error)."""
+        """Store rows and retract rows. Raises OrphanRetractionError (policy error)."""
         batch, kinds, due = checked
         if not len(due):
             return

@@ -37,7 +37,7 @@ class MatchSettings(TimedRowsSettings):
 
     shown: the columns that each row of a match has in the result, if it has all of them; None: a match has one row.
     measures: the columns behind them, and their fields. spec: what the handler of the aggregates is generated from.
-    corrects: rows may be taken back, or come late, and matches with them.
+    corrects: rows may be retracted, or come late, and matches with them.
     """
 
     definition: MatchDefinition

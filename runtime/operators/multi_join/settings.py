@@ -38,7 +38,7 @@ class MultiJoinSettings:
 
     tables: the columns of the inputs, of which the first `keys` are the key. steps: of every input but the first.
     known: of each input the columns by which its rows are distinguished, None: all of them. columns: those that leave.
-    only_added: of each input, whether its rows are never taken back; () of none.
+    only_added: of each input, whether its rows are never retracted; () of none.
     output_key: the columns by which an update is identified.
     """
 

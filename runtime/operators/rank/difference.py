@@ -12,7 +12,7 @@ from aggloom.runtime.operators.differences import (
     order_halves,
     pair_marks,
     pair_rows,
-    seat_halves,
+    place_halves,
 )
 from aggloom.runtime.operators.rank.kernels import (
     drop_same,
@@ -165,4 +165,4 @@ class Difference:
             # A row that was replaced is emitted before any new row takes a number.
             phase[~comes & np.isin(ids, replaced)] = -1
         # The last of these is the first to sort by.
-        return np.lexsort((comes, seat_halves(partner), phase, places))
+        return np.lexsort((comes, place_halves(partner), phase, places))

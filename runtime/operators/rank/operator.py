@@ -125,7 +125,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
             row = int(np.argmax(retracts))
             only = "only added" if self.spec.strategy == "append" else "never deleted"
             raise DataError(
-                f"row {row} takes a row back; {self.name} is kept of rows that are {only}"
+                f"row {row} retracts a row; {self.name} is kept of rows that are {only}"
             )
         return batch, kinds
 

@@ -27,7 +27,7 @@ class RankState(SortedState):
 
     keys: how many of the first columns are the key. unique: the columns by which a row is known, none: all.
     keeps_debts: whether orphan retractions are remembered. most: the rows that a key keeps, None: all. only_added:
-    whether rows are never taken back. directory: where the arena's arrays are mapped.
+    whether rows are never retracted. directory: where the arena's arrays are mapped.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""TemporalFilter: rows come when the clock has come to them, and are taken back when it has passed them.
+"""TemporalFilter: rows come when the clock has come to them, and are retracted when it has passed them.
 
 A row is held only while the clock has something to do with it: until it comes, and, if it leaves one day, as long as
 it is there. Rows that have come for good pass by without a trace, and so do their retractions.
@@ -51,8 +51,8 @@ class TemporalFilterOperator(KeyedRows[TemporalState], OneInput, ClockedStep[_Ti
     """One bucket's operator; the first `keys` columns of its rows are the key.
 
     schema: the columns of its result; `rows` has those that the bounds read behind them. zone: on whose clocks dates
-    and times without a zone lie. only_added: rows are not taken back. on_orphan_retraction: what becomes of a row that
-    is taken back, would be there, and never came.
+    and times without a zone lie. only_added: rows are not retracted. on_orphan_retraction: what becomes of a row that
+    is retracted, would be there, and never came.
     """
 
     handler_class = None
@@ -121,11 +121,11 @@ class TemporalFilterOperator(KeyedRows[TemporalState], OneInput, ClockedStep[_Ti
         return None, None if due >= AFTER_ALL else due
 
     def check(self, inputs: Sequence[InputBatch], clock: Clock) -> _TimedRows:
-        """Return rows with their times; raises DataError for one that takes a row back where none may."""
+        """Return rows with their times; raises DataError for one that retracts a row where none may."""
         (bundle,) = inputs
         if self._only_added and is_retraction(bundle.kinds).any():
             row = int(np.argmax(is_retraction(bundle.kinds)))
-            raise DataError(f"row {row} takes a row back; the plan says that rows are only added")
+            raise DataError(f"row {row} retracts a row; the plan says that rows are only added")
         batch = cast_rows(bundle.batch, self._rows)
         first, end = visible_times(batch, self._bounds, self._zone)
         return _TimedRows(batch.select(range(len(self.schema))), bundle.kinds, first, end)
@@ -205,7 +205,7 @@ class TemporalFilterOperator(KeyedRows[TemporalState], OneInput, ClockedStep[_Ti
         return held[silent]
 
     def _apply(self, slots: Array, given: Encoded, retracts: FlagArray) -> Array:
-        """Apply changes to the rows; return the places of those that take back what is not there."""
+        """Apply changes to the rows; return the places of those that retract what is not there."""
         applied = self.state.bag.apply_encoded(slots, given, retracts)
         gone = applied.gone[applied.gone >= 0]
         if len(gone):

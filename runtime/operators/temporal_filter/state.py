@@ -23,8 +23,8 @@ _TIMES: Final = [pa.field("$from", pa.int64()), pa.field("$until", pa.int64())]
 class TemporalState(RowState):
     """Rows by key, each with its times, the clock that they were judged by last, and when the next one is due.
 
-    schema: the columns of a row; the first `keys` are its key. only_added: no row is ever taken back. keeps_debts:
-    rows that were taken back before they came are remembered. directory: where the arena's arrays are mapped.
+    schema: the columns of a row; the first `keys` are its key. only_added: no row is ever retracted. keeps_debts:
+    rows that were retracted before they came are remembered. directory: where the arena's arrays are mapped.
     """
 
     def __init__(

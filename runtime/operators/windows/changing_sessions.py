@@ -1,4 +1,4 @@
-"""Sessions over changes: a row that is taken back shortens its session, splits it, or ends it.
+"""Sessions over changes: a row that is retracted shortens its session, splits it, or ends it.
 
 The accumulators are kept by key and time, not by session: a session is then found from the times that have rows when
 it may be over, and what its times hold is merged. No row has to be kept.
@@ -63,7 +63,7 @@ class SessionRuns(NamedTuple):
 
 
 class ChangingSessionOperator(WindowOperator):
-    """One bucket's operator for sessions by event time that fire once, over rows that may be taken back."""
+    """One bucket's operator for sessions by event time that fire once, over rows that may be retracted."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ _ROOMY = 1024
 
 
 class ElementStore:
-    """Rows and their times. codes: whether rows are told apart, to find the one that a retraction takes back."""
+    """Rows and their times. codes: whether rows are told apart, to find the one that a retraction retracts."""
 
     def __init__(self, schema: pa.Schema, *, codes: bool) -> None:
         self._schema = pa.schema([*schema, _TIME])

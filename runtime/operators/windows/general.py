@@ -60,7 +60,7 @@ class GeneralWindowOperator(WindowOperator):
 
     Triggers are asked about retractions as about other rows, so that count windows count changes. on_orphan_retraction
     is judged for each window; with an evictor, which has rows to keep and not numbers, "keep" is "drop". With
-    windowing.updates, a firing of a window that holds no row takes back what it emitted. row_schema: all columns of
+    windowing.updates, a firing of a window that holds no row retracts what it emitted. row_schema: all columns of
     rows, if they are more than the spec's handler_schema. bucket: by which windows are staggered.
     """
 
@@ -235,7 +235,7 @@ class GeneralWindowOperator(WindowOperator):
             into.rows = sorted(into.rows + other.rows)
 
     def _keep(self, live: Live, store: ElementStore, number: int, retracts: bool) -> None:
-        """With an evictor: a row comes to a window's rows, or takes back the first that equals it."""
+        """With an evictor: a row comes to a window's rows, or retracts the first that equals it."""
         numbers = live.pane.rows
         if not retracts:
             numbers.append(number)

@@ -137,7 +137,7 @@ class FiringChanges:
         messages: list[FiringMessage] = []
         gone = [each for each in self._gone if each[1] < base or alive[each[1] - base]]
         for number, (live, before) in enumerate(self._firings):
-            # What a merge has taken back before this firing is told before it.
+            # What a merge has retracted before this firing is told before it.
             while gone and gone[0][0] <= number:
                 messages.append(FiringMessage(DELETE, *gone.pop(0)[1:]))
             now, slot, was = base + number, live.key.slot, -1

@@ -1,4 +1,4 @@
-"""The timers of windows in one domain of time: what comes due first, and what was taken back."""
+"""The timers of windows in one domain of time: what comes due first, and what was retracted."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Timers:
         """When the next timer comes due."""
         while self._heap:
             due, window, time = self._heap[0]
-            # Timers that were taken back stay in the heap until they come up.
+            # Timers that were retracted stay in the heap until they come up.
             if time in self._of.get(window, ()):
                 return due
             heapq.heappop(self._heap)
@@ -63,7 +63,7 @@ class Timers:
         return time, window
 
     def _tidy(self) -> None:
-        """Rebuild a heap that is mostly timers taken back."""
+        """Rebuild a heap that is mostly timers retracted."""
         if len(self._heap) > 2 * self._live + _ROOMY:
             self._heap = [
                 (due, window, time)

@@ -117,7 +117,7 @@ class SessionWindowOperator(WindowOperator):
         self.counters["orphans_dropped"] += self._applier.apply(self.live, touched, rows, keep=keep)
         self._applier.forget_counts(touched)
         changes = self._after_rows(touched, merged)
-        # Last: to take back what was emitted for them, their keys were needed until here.
+        # Last: to retract what was emitted for them, their keys were needed until here.
         self.live.forget(merged)
         return changes
 
@@ -255,7 +255,7 @@ class SessionWindowOperator(WindowOperator):
         return self._give_out(self._result_state.handler, keys, local, results, live)
 
     def _was_emitted(self, slots: SlotArray) -> Array:
-        """Which sessions a result was emitted for, and not taken back."""
+        """Which sessions a result was emitted for, and not retracted."""
         return np.asarray(self._emitted_end[slots] > self._emitted_start[slots])
 
     @property

@@ -44,7 +44,7 @@ def deduplicate(
     stays, and rows behind the watermark are dropped and counted. watermark: the event-time column and how far rows may
     be out of order, unless `df.withWatermark` said so. input_changes: what the change column says, append, retract, or
     upsert: a row replaces the one before with these keys, and a deletion need not say more than them. Over rows that
-    may be taken back all rows are kept, so that the next one takes the place of one that goes; of equal times the
+    may be retracted all rows are kept, so that the next one takes the place of one that goes; of equal times the
     earlier row stays, as in a Top-N. change_column, buckets, output_profile, state_directory, state_limit: as of
     `sql`. options, keywords: the planner's, by Flink's names or as keywords (see PlanOptions). Raises SpecError and
     its kin.

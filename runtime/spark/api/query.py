@@ -59,7 +59,7 @@ def sql(
 
     A table with a column `_change_type` or `op` is one of changes; `change_column` names another column, for all
     tables or by table, or None if there is none. `input_changes` says "append" of tables whose change column never
-    takes anything back, and "upsert" of those that send rows by key without the rows that they replace. `keys`: the
+    retracts anything, and "upsert" of those that send rows by key without the rows that they replace. `keys`: the
     tables' primary keys. `lookups`: tables that lookup joins ask, each an al.lookup_table or a batch DataFrame.
     `watermarks`: by table the event-time column and how far rows may be out of order, unless `df.withWatermark` said
     so. dialect: "spark" or "flink". backend: "numba" or "python".

@@ -119,7 +119,7 @@ def _add_position(
     else:
         raise CheckpointError(
             f"{root}: table {line.table} is read from a source that the local engine does not have (its position is "
-            f"{text:.80}). It reads files, topics of Kafka, Delta and Iceberg; leave the query on Spark, or begin anew."
+            f"{text:.80}). It reads files, topics of Kafka, Delta and Iceberg; leave the query on Spark, or start over."
         )
     if positions.setdefault(line.table, position) != position:
         raise CheckpointError(

@@ -1,7 +1,7 @@
 """The host: a stateful processor that runs a fragment of operators over whole columns, one bucket at a time.
 
-This is the one file that speaks Spark's camelCase. It turns a bucket's binaries into a batch, brings the operators to
-the bucket's last committed state, processes, commits, and turns the changes into binaries again.
+This is the only file with Spark's camelCase names. It decodes a bucket's binaries into a batch, opens or rebuilds the
+bucket's last committed state, runs the operators, commits, and encodes the changes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _TIMER_STEPS = 16
 
 @dataclass(frozen=True)
 class Options:
-    """Options that the host itself needs to know. `place` tells the nodes of a query apart.
+    """Options of the host itself. `place` identifies the stateful node within the query.
 
     encoding: the form in which changes leave the node.
     ttls: the times to live of the operators, in milliseconds.
@@ -73,7 +73,7 @@ class Options:
 
 
 class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
-    """Runs one fragment for every bucket that Spark hands over."""
+    """Runs one fragment for every bucket that Spark passes to it."""
 
     def __init__(self, factory: FragmentFactory, options: Options) -> None:
         self._factory = factory
@@ -116,7 +116,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         yield from self._run(int(key[0]), self._gather_inputs([]), self._clock(timerValues))
 
     def close(self) -> None:
-        """Nothing is held between batches."""
+        """Do nothing: no state is kept between batches."""
 
     def _gather_inputs(self, blobs: Sequence[Blob]) -> BucketInput:
         return gather(blobs, self._factory.fragment.inputs)
@@ -127,7 +127,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         return Path(configured) if configured else default_root()
 
     def _run(self, key: int, bucket_input: BucketInput, clock: Clock) -> Iterator[pd.DataFrame]:
-        """Take what came to the bucket with this grouping key; nothing, where only the clock moved."""
+        """Process the input of the bucket with this grouping key; there is none if only the clock moved."""
         factory, options = self._factory, self._options
         bucket = hash_int(key)
         owner = Owner(factory.name, factory.digest, bucket, options.buckets)
@@ -168,7 +168,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         yield from emit_frames(options.encoding, bucket, emitted, late, counts)
 
     def _take_over(self, store: BucketStore, place: str) -> Iterator[pd.DataFrame]:
-        """Have the state of a bucket from a directory, and the timer that it asks for."""
+        """Read the state of a bucket from a directory, and set the timer that it needs."""
         number, bucket = self._options.place, store.owner.bucket
         state = read_state(place, (number, bucket))
         head, log = self._variables
@@ -182,7 +182,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         yield from emit_frames(self._options.encoding, bucket, [changes], (), counts)
 
     def _arm_taken(self, store: BucketStore) -> None:
-        """Set the timers of a bucket whose state has just come here."""
+        """Set the timers of a bucket whose state was just moved here."""
         head = store.head()
         assert head is not None
         if head.description == store.described:
@@ -196,7 +196,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
     def _run_once(
         self, bucket: int, bucket_input: BucketInput, clock: Clock
     ) -> Iterator[pd.DataFrame]:
-        """A batch query sees each bucket once and keeps nothing; with its rows time ends."""
+        """Process a bucket of a batch query: it is called once, keeps no state, and its time ends with its rows."""
         fragment = self._factory.open(None, bucket)
         tallies = [Tally(operator) for operator in fragment.operators]
         # With its rows time ends: windows close, and rows that wait leave.
@@ -210,7 +210,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         yield from emit_frames(self._options.encoding, bucket, emitted, (), counts)
 
     def _clock(self, timer_values: Any, now: int | None = None) -> Clock:
-        """Return the clock of the batch: all that it knows of time.
+        """Return the clock of the batch.
 
         Spark's watermark is a time at which rows may still come; an operator's is one at which none does.
         now: the time of the batch, if its rows say it.
@@ -229,7 +229,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         return Clock(now, hold_watermark(watermark - 1, self._options.watermark_interval))
 
     def _set_timer(self, fragment: Fragment) -> None:
-        """One timer a bucket: when the next of the operators' own is due."""
+        """Set the bucket's one timer, to the next time at which an operator has something due."""
         if self._options.time_mode == "None" or self._options.ttls:
             return
         event, processing = fragment.next_timers()
@@ -246,7 +246,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
             self._handle.registerTimer(due)
 
     def _arm_timers(self, clock_ms: int) -> None:
-        """Wake up when what this batch touched expires; times are rounded so that timers coincide."""
+        """Set a timer for the expiry of the keys of this batch; times are rounded so that timers coincide."""
         if self._options.time_mode != "ProcessingTime":
             return
         for ttl in self._options.ttls:
@@ -262,7 +262,7 @@ def _wake(
     live: LiveState | None,
     bucket: int,
 ) -> Fragment:
-    """The fragment in the state of `head`: as its live state has it, else rebuilt from the store."""
+    """Return the fragment in the state of `head`: from its live state, or else rebuilt from the store."""
     if live and head and live.take(head.token):
         # Whatever is wrong with what lies there, the store has it all.
         with contextlib.suppress(Exception):
@@ -284,7 +284,7 @@ def _wake(
 
 @lru_cache(maxsize=8)
 def _clean_up_once(root: Path, limit: int | None) -> None:
-    """Delete what dead queries left in a directory for live state; once for each worker process."""
+    """Delete live state of ended queries in a directory; once for each worker process."""
     clean_up(root)
     make_room(root, limit)
 

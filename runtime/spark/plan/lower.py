@@ -94,10 +94,11 @@ def find_lowering(df: DataFrame) -> SparkLowering | None:
 class SparkLowering:
     """One plan on its way to a DataFrame.
 
-    still: the tables that do not stream, beside others that do. orderly: the tables whose order of files the result
-    depends on. factories, nodes: of its fragments, by place. carries: the number of a batch in which every bucket is
-    called. text: the query, if it was said as SQL. handed_over: the directory from which each bucket takes its state in
-    the first batch. scans: the tables in the order in which the query reads them. added: columns new to the checkpoint.
+    still: the tables that do not stream, beside others that do. orderly: the tables whose order of files affects the
+    result. factories, nodes: of its fragments, by place. carries: the number of a batch in which every bucket is
+    called. text: the query, if it was given as SQL. handed_over: the directory from which each bucket reads its state
+    in the first batch. scans: the tables in the order in which the query reads them. added: columns new to the
+    checkpoint.
     """
 
     def __init__(
@@ -170,7 +171,7 @@ class SparkLowering:
         return [factory for _, factory in sorted(self._factories.items())]
 
     def about(self) -> Query:
-        """Return the facts that a checkpoint is to know of a plan that has been lowered."""
+        """Return the data of a lowered plan that a checkpoint stores."""
         return describe_query(self.plan, self._factories, self.zone)
 
     def _stands_still(self, table: InputTable) -> bool:
@@ -190,7 +191,7 @@ class SparkLowering:
             below, node = compute_own_calls(self._lower_result(node.input), node, self.zone)
             late = [name for name in below.columns if name == LATE_ROW]
             if node.where is not None:
-                upsert = not self.plan.tells_before and not node.shows
+                upsert = not self.plan.has_old_rows and not node.shows
                 below = filter_changes(below, node, late, profile, upsert)
             return below.selectExpr(*project_columns(node), *late, quote(KIND))
         assert isinstance(node, Scan)
@@ -219,7 +220,7 @@ class SparkLowering:
         return scan_table(self.tables[node.table], node)
 
     def _pack_node(self, node: Node, route: Route, name: str, ordered: bool) -> DataFrame:
-        """The rows of a part of the plan on their way to the next operator."""
+        """Return the rows of a part of the plan, packed for the next operator."""
         node = below_unions(node)
         if node.accumulators is not None:
             route, ordered = replace(route, local=self.handler_of(node.accumulators)), False
@@ -257,7 +258,7 @@ class SparkLowering:
         return isinstance(node, Stateful) or is_step(node)
 
     def _files(self, node: Node) -> Packable | None:
-        """Return the packable that a source is read from, unless Spark has to see its rows for their event times."""
+        """Return the source that workers can read and pack, unless Spark needs its rows for their event times."""
         table = self.tables[node.table] if isinstance(node, Scan) else None
         if table is None or table.change_column not in (None, CHANGE_COLUMN):
             return None

@@ -9,9 +9,9 @@ from aggloom.runtime.values.markers import MARKER_HINT
 
 DAMAGED: Final = (
     "cannot be read as Parquet: its footer is damaged, and Spark would pass over rows. "
-    "Take the file away, or write it anew."
+    "Remove the file, or write it again."
 )
-LENIENT: Final = 'missing="null" takes what is missing for NULL.'
+LENIENT: Final = 'missing="null" reads missing values as NULL.'
 CLASS: Final = "AggloomFooters"
 # The function is called for each row, which must cost next to nothing: it takes no arguments, and knows by the address
 # of the path's object whether a row is of the file of the row before. Spark makes a new one for each part of a file.

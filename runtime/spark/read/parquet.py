@@ -78,7 +78,7 @@ def read_parquet(
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputFormatError(
             f"{path}: cannot be read as Parquet: {str(error).splitlines()[0]}. "
-            "Take the file away, or write it anew."
+            "Remove the file, or write it again."
         ) from error
 
 

@@ -133,7 +133,7 @@ def write_changes(
     elif kind == "table":
         lowering = find_lowering(df)
         in_order = lowering is None or key_columns is None or lowering.plan.is_ordered(key_columns)
-        has_before = None if lowering is None else lowering.plan.tells_before
+        has_before = None if lowering is None else lowering.plan.has_old_rows
         each = TableSink(Path(checkpoint), key_columns, in_order, has_before)
     elif batches is None:
         check_shared(df.sparkSession, "output", path)

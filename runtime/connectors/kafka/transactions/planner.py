@@ -207,10 +207,10 @@ class TransactionPlanner:
             return True
         for key, (what, _) in losses.items():
             raise DataError(
-                f"{self._where}: transaction {key} will never be whole: {what} did not come, and what was written "
-                "later has. Retention has deleted it, or a transform (SMT) of the connector has filtered it. Keep "
-                "topics for longer than a query may rest, filter in the query, or begin anew with topics that are "
-                "whole (another topic.prefix); or leave transaction_topic out."
+                f"{self._where}: transaction {key} will never be whole: {what} did not arrive, though later "
+                "messages did. Retention has deleted it, or a transform (SMT) of the connector has filtered it. Keep "
+                "topics for longer than a query may be stopped, filter in the query, or start over with topics that "
+                "are whole (another topic.prefix); or remove transaction_topic."
             )
         for key in doubted:
             if (is_last or waits[key] >= _WARN_SECONDS) and key not in self._warned:
