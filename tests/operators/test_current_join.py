@@ -88,7 +88,7 @@ def test_what_is_known_of_the_result() -> None:
     plan = plan_query(sql, TABLES, input_changes=CHANGES, keys=unique)
     (node,) = (each for each in walk(plan.root) if isinstance(each, CurrentJoin))
     assert plan.root.changelog == ("I",) and plan.root.unique_keys == (("id",),)
-    assert node.held_by(1) == "JoinKeyContainsUniqueKey" and plan.follows_batches
+    assert node.input_spec(1) == "JoinKeyContainsUniqueKey" and plan.follows_batches
     assert plan_query(sql, TABLES, input_changes=CHANGES).root.unique_keys == ()
     text = al.explain(sql, tables=TABLES, input_changes=CHANGES, keys=unique)
     assert "TemporalJoin(joinType=[InnerJoin], where=[(k = d.k)], asOf=[the batch]" in text
