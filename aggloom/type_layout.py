@@ -16,8 +16,8 @@ def is_variant(dtype: pa.DataType) -> bool:
 
 
 def is_text(dtype: pa.DataType) -> bool:
-    """Tell whether values are strings of characters or bytes."""
-    return bool(pa.types.is_string(dtype) or pa.types.is_binary(dtype))
+    """Tell whether values are strings of characters or bytes; VARIANTs are by their one form."""
+    return bool(pa.types.is_string(dtype) or pa.types.is_binary(dtype) or is_variant(dtype))
 
 
 def is_nested(dtype: pa.DataType) -> bool:

@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from aggloom.codegen.spec.lookup_table import LookupTable as LookupTable
     from aggloom.codegen.spec.lookup_table import lookup_table as lookup_table
     from aggloom.codegen.spec.mysql_url import mysql_arguments as mysql_arguments
+    from aggloom.codegen.spec.schemas import VARIANT_MARK as VARIANT_MARK
     from aggloom.codegen.spec.zones import spell_zone as spell_zone
     from aggloom.codegen.sql.asof_join_sql import asof_join_sql as asof_join_sql
     from aggloom.codegen.sql.depth import on_large_stack as on_large_stack

@@ -16,6 +16,7 @@ from aggloom.codegen import type_name
 from aggloom.display import text_of
 from aggloom.errors import SpecError, nearest
 from aggloom.runtime.values.changelog import same_value
+from aggloom.type_layout import is_variant
 
 _CLOSE = 1e-9
 """Two floating numbers are equal if they differ by no more than this part of the larger one."""
@@ -71,6 +72,8 @@ def _value(raw: Any, kind: pa.DataType) -> Any:
         return float(_of(raw, int, float))
     if pt.is_decimal(kind):
         return _decimal(raw, kind)
+    if is_variant(kind):
+        return _document(raw)
     if pt.is_string(kind):
         if not isinstance(raw, str):
             raise Unfit("put a text in quotes")
@@ -86,6 +89,19 @@ def _of(raw: Any, *kinds: type) -> Any:
     if not isinstance(raw, kinds):
         raise Unfit
     return raw
+
+
+def _document(raw: Any) -> str:
+    """A VARIANT in its one form."""
+    # Loaded where there are any: the functions of expressions take long to load.
+    from aggloom.runtime.scalar.variant_columns import variant_text
+
+    if not isinstance(raw, str):
+        raise Unfit("write its JSON as a text in quotes")
+    try:
+        return variant_text(raw)
+    except ValueError as error:
+        raise Unfit(str(error)) from None
 
 
 def _whole(raw: Any, kind: pa.DataType) -> int:

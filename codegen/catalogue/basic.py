@@ -17,6 +17,7 @@ from aggloom.codegen.catalogue.entry import (
 from aggloom.codegen.catalogue.result_types import average, bigint, boolean, first, sum_type
 
 X = Argument("x")
+CARRIED = Argument("x", carried=True)
 NUMBER = Argument("x", "number")
 COUNT = Field("count", "count", "count + 1", "count + other_count", "count - 1")
 SUM = Field("sum", "number", "add(sum, x)", "combine(sum, other_sum)", "subtract(sum, x)")
@@ -92,7 +93,7 @@ def _first_or_last(name: str, doc: str, last: bool, aliases: tuple[str, ...]) ->
     return Aggregate(
         name,
         doc,
-        arguments=(X,),
+        arguments=(CARRIED,),
         result=first,
         # Without retractions the first or last value is enough; with them any row may become it, so all are kept.
         append=Shape((COUNT, plain), plain.name, NONE),
@@ -120,7 +121,7 @@ def _by(name: str, doc: str, field: Field, alias: str, example: object) -> Aggre
     return Aggregate(
         name,
         doc,
-        arguments=(X, Argument("y")),
+        arguments=(CARRIED, Argument("y")),
         result=first,
         append=Shape((COUNT, field), field.name, NONE),
         examples=(Example((("a", 3), ("b", 4), (None, None)), example, types=("STRING", "INT")),),
@@ -174,7 +175,7 @@ ENTRIES = (
     Aggregate(
         "COUNT",
         "The number of rows, or of rows in which no argument is NULL.",
-        arguments=(Argument("x", many=True, optional=True),),
+        arguments=(Argument("x", many=True, optional=True, carried=True),),
         result=_count_type,
         append=Shape((COUNT,), "count"),
         examples=(Example((3, None, 3), 2),),
@@ -284,7 +285,7 @@ ENTRIES = (
     Aggregate(
         "SINGLE_VALUE",
         "The value of the only row, which may be NULL. More than one row is an error.",
-        arguments=(X,),
+        arguments=(CARRIED,),
         result=first,
         append=Shape((ORDERED,), "only(ordered)"),
         examples=(Example((None,), None), Example((4,), 4)),

@@ -28,7 +28,7 @@ class Argument:
 
     name: what expressions and the documentation call it. kind: any, number, integer, boolean, scalar (no ARRAY or
     STRUCT), or a type such as BIGINT, which narrower ones fit. optional: whether it may be left out. many: whether it
-    stands for one or more columns.
+    stands for one or more columns. carried: whether values are only counted or given back, as those of VARIANT can be.
 
     Example:
         >>> import aggloom as al
@@ -40,6 +40,7 @@ class Argument:
     kind: str = "any"
     optional: bool = False
     many: bool = False
+    carried: bool = False
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from aggloom.codegen.spec.absent_columns import ABSENT, WHOLE_IMAGES
 from aggloom.codegen.spec.agg_spec import SchemaLike, to_schema
 from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.declared_digits import Digits, declared_digits
-from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.spec.dtypes import VARIANT, type_name
 from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.codegen.sql.argument_names import names_of
@@ -143,6 +143,11 @@ def _table(
             f"table {name}: its key names no column; name some, or leave the table out of keys."
         )
     key = tuple(_column(name, "key", columns.names, each) for each in listed or declared)
+    for each in key:
+        if columns.field(each).type == VARIANT:
+            raise TypeMismatchError(
+                f"table {name}: its key {each!r} is VARIANT, which is equal to nothing; take another column."
+            )
     on = None if time is None else _event_time(name, columns, time)
     if len(set(key)) < len(key):
         raise SpecError(f"table {name}: its key names a column twice; name each once.")

@@ -18,7 +18,7 @@ from aggloom.codegen.scalar.operand_types import unsupported_error, untold
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.scalar.variant_types import column_error
-from aggloom.codegen.spec.dtypes import holds_variant
+from aggloom.codegen.spec.dtypes import hides_variant
 from aggloom.codegen.sql.depth import check_nesting, deep
 from aggloom.codegen.sql.errors import syntax_error
 from aggloom.errors import SpecError, UnknownColumnError, nearest
@@ -97,7 +97,7 @@ def infer_type(sql: str, schema: pa.Schema) -> pa.DataType:
     # No column has the type of a bare NULL.
     if pa.types.is_null(dtype):
         raise untold(node)
-    if holds_variant(dtype):
+    if hides_variant(dtype):
         raise column_error(sql)
     return dtype
 

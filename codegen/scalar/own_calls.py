@@ -14,7 +14,7 @@ from aggloom.codegen.scalar.own_functions import is_own_call, is_strict_call
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.scalar.variant_types import makes_variant
-from aggloom.codegen.spec.dtypes import holds_variant, type_name
+from aggloom.codegen.spec.dtypes import VARIANT, holds_variant, type_name
 from aggloom.codegen.sql.depth import deep
 from aggloom.errors import SpecError, UnsupportedExpressionError
 
@@ -25,24 +25,36 @@ _PASSING = (
 """Nodes that give a VARIANT out as it is, to what reads it."""
 
 
-def mentions_own_calls(tree: exp.Expression) -> bool:
-    """Tell whether there is a call that Spark lacks in an expression, or one that makes a VARIANT."""
-    return any(is_own_call(node) or makes_variant(node) for node in tree.walk())
+def mentions_own_calls(tree: exp.Expression, types: Mapping[str, pa.DataType]) -> bool:
+    """Tell whether there is a call that Spark lacks in an expression, or one that makes a VARIANT or reads one.
+
+    types: those of the columns by name.
+    """
+    return any(
+        is_own_call(node) or makes_variant(node) or _is_column(node, types) for node in tree.walk()
+    )
+
+
+def _is_column(node: exp.Expression, types: Mapping[str, pa.DataType]) -> bool:
+    """Tell whether a node is a column of VARIANTs."""
+    return isinstance(node, exp.Column) and types.get(node.name) == VARIANT
 
 
 def needs_worker(node: exp.Expression, types: Mapping[str, pa.DataType]) -> bool:
     """Tell whether a worker computes a node: Spark lacks the function, or it makes a VARIANT or reads one.
 
-    A VARIANT has another form in Spark, and never leaves the worker.
+    A VARIANT has another form in Spark: it leaves the worker as its text.
     """
     if is_own_call(node) or makes_variant(node):
         return True
     if isinstance(node, _PASSING) or not isinstance(node, exp.Condition):
         return False
-    # The columns of no row are VARIANTs: without a part that makes one there is none.
+    # Without a part that makes one, or is one, there is none.
     children = [each for each in node.iter_expressions() if isinstance(each, exp.Condition)]
     return any(
-        any(map(makes_variant, each.walk())) and _is_variant(each, types) for each in children
+        any(makes_variant(part) or _is_column(part, types) for part in each.walk())
+        and _is_variant(each, types)
+        for each in children
     )
 
 
@@ -72,7 +84,7 @@ class OwnCalls:
         """The expression with a column in place of each such call; raises UnsupportedExpressionError in a lambda."""
         tree = parse_scalar(sql)
         # Unchanged text stays as its user wrote it: writing a tree anew could change its form.
-        if not mentions_own_calls(tree) and not any(map(is_strict_call, tree.walk())):
+        if not mentions_own_calls(tree, self.types) and not any(map(is_strict_call, tree.walk())):
             return sql
         return deep(lambda: spark_text(tree.transform(self._replace_call)))
 
@@ -103,7 +115,7 @@ class OwnCalls:
         """
         column = self._add_column(node)
         # With a call in it that Spark lacks there is none of Spark's to fall back on.
-        if mentions_own_calls(node):
+        if mentions_own_calls(node, self.types):
             return column
         self.tried.add(column.name)
         known = exp.Is(this=column, expression=exp.null())
@@ -138,6 +150,6 @@ def with_typed_nulls(sql: str, types: Mapping[str, pa.DataType]) -> str:
         return exp.Cast(this=exp.null(), to=kind)
 
     tree = parse_scalar(sql)
-    if not mentions_own_calls(tree):
+    if not mentions_own_calls(tree, types):
         return sql
     return deep(lambda: spark_text(tree.transform(replace_call)))

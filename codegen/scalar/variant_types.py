@@ -8,6 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.scalar.arguments import Arguments, Rule, fixed_type
+from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.spec.dtypes import VARIANT, parse_type
 from aggloom.errors import SpecError, TypeMismatchError
 
@@ -16,18 +17,19 @@ _CAST: Final = "cast it, as in CAST(v AS STRING), or take a part: VARIANT_GET(v,
 
 def _got_type(arguments: Arguments) -> pa.DataType | None:
     """The type of VARIANT_GET(v, path [, type])."""
-    if len(arguments) < 3:
-        return VARIANT
-    text = arguments.text(2)
-    return None if text is None else read_type(text)
+    return VARIANT if len(arguments) < 3 else read_type(arguments.nodes[2])
 
 
-def read_type(text: str) -> pa.DataType | None:
-    """The type that a text names; None for one that does not."""
+def read_type(node: exp.Expression) -> pa.DataType:
+    """The type that a literal names; raises UnsupportedExpressionError for another text, or for what is no literal."""
+    if not (isinstance(node, exp.Literal) and node.is_string):
+        raise unsupported_error(
+            node, "is no type of VARIANT_GET, which needs a literal such as 'INT'."
+        )
     try:
-        return parse_type(text, is_cut=True)
-    except SpecError:
-        return None
+        return parse_type(node.name, is_cut=True)
+    except SpecError as error:
+        raise unsupported_error(node, f"is no type of VARIANT_GET: {error}") from None
 
 
 RULES: Final[dict[str, Rule]] = {
@@ -58,7 +60,8 @@ def compared_error(node: exp.Expression) -> TypeMismatchError:
 
 
 def column_error(sql: str) -> TypeMismatchError:
-    """The error of an expression that would be a column of VARIANTs."""
+    """The error of an expression that would be a column of arrays, maps or rows with VARIANTs in them."""
     return TypeMismatchError(
-        f"expression {sql}: it is VARIANT, which no column and no key can be; write TO_JSON around it, {_CAST}"
+        f"expression {sql}: it is an ARRAY, MAP or ROW of VARIANTs, which no column can be; CAST the whole AS VARIANT "
+        "(TO_VARIANT_OBJECT where it has names), or write TO_JSON around each VARIANT in it."
     )

@@ -70,12 +70,7 @@ def _get(tries: bool) -> Rule:
             fix = "needs a path that is a literal such as '$.a[0][\"b\"]', of names and places from 0."
             raise unsupported_error(node, fix)
         value = _variant(low, document)
-        dtype = VARIANT
-        if kind:
-            named = read_type(kind[0].name) if _is_text(kind[0]) else None
-            if named is None:
-                raise unsupported_error(node, "needs a type that is a literal such as 'INT'.")
-            dtype = named
+        dtype = read_type(kind[0]) if kind else VARIANT
         if dtype == VARIANT:
             return _part(value, steps)
         return casts.cast_part(low, value, dtype, node, steps, tries)

@@ -16,7 +16,7 @@ from aggloom.codegen.spec.agg_call import AggCall
 from aggloom.codegen.spec.call_types import entry_of, result_type
 from aggloom.codegen.spec.choices import CHANGES, DIALECTS, NULLS
 from aggloom.codegen.spec.content import SpecContent
-from aggloom.codegen.spec.dtypes import is_supported, type_name
+from aggloom.codegen.spec.dtypes import VARIANT, is_supported, type_name
 from aggloom.codegen.spec.function_check import check_function
 from aggloom.codegen.user import definition
 from aggloom.errors import (
@@ -106,7 +106,7 @@ def check_call(call: AggCall, schema: pa.Schema, dialect: str) -> pa.DataType:
         check_function(call.function, where)
     for name in call.args:
         require_column(name, schema, where)
-        require_supported(name, schema, where)
+    _require_arguments(call, schema, where)
     _check_nulls(call, where)
     _check_order(call, schema, where)
     _check_separator(call, where)
@@ -192,10 +192,21 @@ def require_supported(name: str, schema: pa.Schema, where: str) -> None:
     """The column's type may be a key or an argument."""
     dtype = schema.field(name).type
     if not is_supported(dtype):
+        fix = "cast it, for example to STRING"
+        if dtype == VARIANT:
+            fix = f"take a part, as VARIANT_GET({name}, '$.a', 'STRING'), or its text, TO_JSON({name})"
         raise TypeMismatchError(
-            f"{where}: column {name!r} is {type_name(dtype)}, which can be neither a key nor an "
-            f"argument; cast it, for example to STRING."
+            f"{where}: column {name!r} is {type_name(dtype)}, which can be neither a key nor an argument; {fix}."
         )
+
+
+def _require_arguments(call: AggCall, schema: pa.Schema, where: str) -> None:
+    """The arguments' types are those of values that can be compared, or only carried where that is enough."""
+    arguments = catalogue.arguments_of(entry_of(call), len(call.args))
+    for place, name in enumerate(call.args):
+        is_carried = place < len(arguments) and arguments[place].carried and not call.distinct
+        if not (is_carried and schema.field(name).type == VARIANT):
+            require_supported(name, schema, where)
 
 
 def check_columns(sql: str, schema: pa.Schema, where: str) -> None:

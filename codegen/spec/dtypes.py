@@ -15,6 +15,7 @@ from typing import Final
 import pyarrow as pa
 
 from aggloom.errors import DuplicateNameError, SpecError, nearest
+from aggloom.type_layout import is_variant
 
 INSTANT: Final = pa.timestamp("us", "UTC")
 WALL_CLOCK: Final = pa.timestamp("us")
@@ -156,6 +157,8 @@ def normalise_type(dtype: pa.DataType) -> pa.DataType:
         return pa.binary()
     if pa.types.is_dictionary(dtype):
         return normalise_type(dtype.value_type)
+    if is_variant(dtype):
+        return VARIANT
     # The zone of an Arrow type is only how values are printed: they are microseconds since 1970 in UTC.
     if pa.types.is_timestamp(dtype):
         return WALL_CLOCK if dtype.tz is None else INSTANT
@@ -243,10 +246,9 @@ def _field(name: str, text: str, dialect: str, is_cut: bool) -> pa.Field:
         dtype = parse_type(text, dialect, is_cut=is_cut)
     except SpecError as error:
         raise SpecError(f"schema: column {name!r}: {error}") from None
-    if holds_variant(dtype):
-        fix = "keep the JSON in a STRING, and read it with PARSE_JSON"
+    if hides_variant(dtype):
         raise SpecError(
-            f"schema: column {name!r}: VARIANT is not supported as the type of a column; {fix}."
+            f"schema: column {name!r}: an ARRAY, MAP or ROW of VARIANTs is not supported; declare the whole as VARIANT."
         )
     return pa.field(name, dtype)
 
@@ -278,6 +280,11 @@ def has_order(dtype: pa.DataType) -> bool:
     if pa.types.is_list(dtype):
         return has_order(dtype.value_type)
     return not pa.types.is_struct(dtype) or all(has_order(field.type) for field in dtype)
+
+
+def hides_variant(dtype: pa.DataType) -> bool:
+    """Tell whether a type is an array, map or row with a VARIANT in it, which no column has."""
+    return dtype != VARIANT and holds_variant(dtype)
 
 
 def holds_variant(dtype: pa.DataType) -> bool:

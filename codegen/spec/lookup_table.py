@@ -17,6 +17,7 @@ from aggloom.codegen.spec.agg_spec import SchemaLike, to_schema
 from aggloom.codegen.spec.declared_digits import Digits, declared_digits
 from aggloom.codegen.spec.durations import format_duration, milliseconds
 from aggloom.codegen.spec.primary_key import without_primary_key
+from aggloom.codegen.spec.schemas import without_variants
 from aggloom.codegen.sql.argument_names import names_of
 from aggloom.errors import OptionError, SpecError, nearest
 from aggloom.masking import mask_repr
@@ -242,7 +243,7 @@ def lookup_table(
     digits = declared_digits(schema)
     if isinstance(schema, str):
         schema, declared = without_primary_key(schema)
-    columns = to_schema(schema, is_cut=True)
+    columns = without_variants(to_schema(schema, is_cut=True))
     known = tuple(names_of("lookup_table: key", key)) or declared
     for name in known:
         if name not in columns.names:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from aggloom.codegen.spec.dtypes import normalise_type, parse_schema, parse_type
+from aggloom.codegen.spec.dtypes import VARIANT, normalise_type, parse_schema, parse_type
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.errors import DuplicateNameError, SpecError
+
+VARIANT_MARK: Final = "VARIANT"
+"""The word, under the name of this package, of a Spark column whose texts are VARIANTs in their one form."""
 
 
 class SparkType(Protocol):
@@ -47,6 +50,17 @@ def to_schema(schema: SchemaLike, dialect: str = "spark", *, is_cut: bool = Fals
     return pa.schema([pa.field(field.name, normalise_type(field.type)) for field in schema])
 
 
+def without_variants(columns: pa.Schema) -> pa.Schema:
+    """The columns of a lookup table; raises SpecError where one is VARIANT."""
+    for each in columns:
+        if each.type == VARIANT:
+            raise SpecError(
+                f"lookup_table: column {each.name!r} is VARIANT, which no answer is; declare it as STRING, and "
+                "read it with PARSE_JSON in the query."
+            )
+    return columns
+
+
 def _from_spark(schema: Any) -> pa.Schema:
     # Told by its shape, so that this layer never imports pyspark.
     struct = getattr(schema, "schema", schema)
@@ -63,7 +77,8 @@ def _from_spark(schema: Any) -> pa.Schema:
         except SpecError:
             # A type that no key or argument may have: kept under its name, as a struct of nothing.
             dtype = pa.struct([])
-        fields.append(pa.field(field.name, dtype))
+        is_marked = (getattr(field, "metadata", None) or {}).get("aggloom") == VARIANT_MARK
+        fields.append(pa.field(field.name, VARIANT if is_marked else dtype))
     return pa.schema(fields)
 
 

@@ -15,6 +15,7 @@ from aggloom.runtime.avro.client import IncompatibleSchemaError, client_of
 from aggloom.runtime.avro.settings import SchemaRegistry
 from aggloom.runtime.avro.subjects import incompatible
 from aggloom.runtime.avro.wire import library
+from aggloom.type_layout import is_variant
 
 Schema = dict[str, Any]
 Converter = Callable[[Any], Any]
@@ -114,7 +115,8 @@ def _type(dtype: pa.DataType, name: str) -> Any:
         return {"type": "array", "items": _nullable(dtype.value_type, name)}
     if pt.is_struct(dtype):
         return record(name, pa.schema(list(dtype)))
-    raise SpecError(f"there is no Avro for a column of type {dtype}; cast it in the query")
+    fix = "write TO_JSON around it" if is_variant(dtype) else "cast it"
+    raise SpecError(f"there is no Avro for a column of type {dtype}; {fix} in the query")
 
 
 def _make_converter(dtype: pa.DataType) -> Converter | None:

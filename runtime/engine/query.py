@@ -24,7 +24,7 @@ from aggloom.runtime.engine.journal import BatchReport, Laps, LocalJournal
 from aggloom.runtime.engine.node import DurableHost
 from aggloom.runtime.engine.read_ahead import ReadAhead
 from aggloom.runtime.engine.settle import note_query
-from aggloom.runtime.engine.sinks import FunctionBatches, open_sink
+from aggloom.runtime.engine.sinks import FunctionBatches, leaving_rows, open_sink
 from aggloom.runtime.engine.sources import Source, close_sources, reading_ahead
 from aggloom.runtime.engine.totals import QueryTotals
 from aggloom.runtime.hosting.added_columns import AddedColumns
@@ -290,7 +290,7 @@ class LocalQuery:
         if forgetter is not None:
             forgetter.check(each for node in self._host.nodes.values() for each in node.fragments)
         # The sink before the commit: killed between the two, the batch runs again and the sink knows its number.
-        self._sink.write(changes, kinds, plan.batch)
+        self._sink.write(leaving_rows(changes), kinds, plan.batch)
         laps.end("sink")
         if forgetter is not None:
             forgetter.settle(plan.batch, kinds)

@@ -17,6 +17,7 @@ from aggloom.runtime.connectors.sink_key import find_key
 from aggloom.runtime.engine.file_sink import FileBatches
 from aggloom.runtime.hosting.recent_changes import note_changes
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, PROFILES, Kinds
+from aggloom.type_layout import is_variant
 
 ROWS_SHOWN = 20
 
@@ -85,6 +86,16 @@ class NotedBatches:
         # The sink first: what is noted for watchers has been written.
         self._sink.write(rows, kinds, batch)
         note_changes(self._checkpoint, rows, kinds, batch)
+
+
+def leaving_rows(rows: pa.Table) -> pa.Table:
+    """Changes as sinks take them: VARIANTs are JSON as other programs write it."""
+    if not any(map(is_variant, rows.schema.types)):
+        return rows
+    # Loaded where there are any: the functions of expressions take long to load.
+    from aggloom.runtime.scalar.variant_columns import shown_variants
+
+    return shown_variants(rows)
 
 
 def open_sink(

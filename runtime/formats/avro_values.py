@@ -13,7 +13,8 @@ import pyarrow.types as pt
 from aggloom.runtime.avro.schemas import SchemaNode
 from aggloom.runtime.formats.base import FormatSettings
 from aggloom.runtime.formats.connect import check_list, named_reader, refuse_value
-from aggloom.runtime.formats.values import Reader, fit_decimal, reader
+from aggloom.runtime.formats.values import Reader, fit_decimal, reader, variant_reader
+from aggloom.type_layout import is_variant
 
 _MAP_ENTRY = ("key", "value")
 
@@ -51,6 +52,8 @@ def avro_reader(node: SchemaNode, dtype: pa.DataType, settings: FormatSettings) 
         return _map(node.items, dtype, settings)
     if node.kind == "record" and pt.is_struct(dtype):
         return _struct(node, dtype, settings)
+    if is_variant(dtype):
+        return variant_reader(texts=True) if node.kind in ("string", "enum") else refuse_value
     # A text of base64 is one, where the writer had bytes to say so.
     return refuse_value if pt.is_binary(dtype) else reader(dtype, settings)
 

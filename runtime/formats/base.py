@@ -123,7 +123,8 @@ class FormatSettings:
     tell "whole" rows, or "partial" ones, which by keys keep what the columns had that they leave out. zero_dates:
     whether dates that are none, as MySQL's 0000-00-00, are an "error" or "null". change_column, change_values,
     markers: of rows that say their changes themselves, as ChangeWords has them. inferred: whether values of other rows
-    suggested the types, so that what these would change is refused.
+    suggested the types, so that what these would change is refused. text_documents: whether a document of JSON comes as
+    its text, as databases send it; the format says so, and no option.
     """
 
     columns: pa.Schema
@@ -144,6 +145,7 @@ class FormatSettings:
     change_values: Any = None
     markers: str = "refuse"
     inferred: bool = False
+    text_documents: bool = False
 
     @cached_property
     def change_words(self) -> ChangeWords:

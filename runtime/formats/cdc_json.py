@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from aggloom.runtime.formats.base import (
@@ -21,13 +22,15 @@ from aggloom.runtime.formats.rows import ImageReader
 class CapturedJson(Format):
     """Objects, one a message, or several where they may be split; an empty message says nothing.
 
-    texts: whether numbers may come as texts.
+    texts: whether numbers may come as texts. text_documents: whether documents of JSON do.
     """
 
     texts: ClassVar[bool] = False
+    text_documents: ClassVar[bool] = False
     sends_notices: ClassVar[bool] = True
 
     def __init__(self, settings: FormatSettings) -> None:
+        settings = replace(settings, text_documents=self.text_documents)
         super().__init__(settings)
         self.rows = ImageReader(settings, self.texts)
 

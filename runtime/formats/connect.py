@@ -20,7 +20,9 @@ from aggloom.runtime.formats.values import (
     fit_decimal,
     make_float_reader,
     reader,
+    variant_reader,
 )
+from aggloom.type_layout import is_variant
 
 _DAYS = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
 _MOMENTS = {
@@ -39,6 +41,7 @@ _TEXT_MOMENTS = ("io.debezium.time.ZonedTimestamp", "io.debezium.time.IsoTimesta
 _TEXT_CLOCKS = ("io.debezium.time.ZonedTime", "io.debezium.time.IsoTime")
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _VARIABLE = "io.debezium.data.VariableScaleDecimal"
+_JSON = "io.debezium.data.Json"
 _ISO_DATE = "io.debezium.time.IsoDate"
 
 
@@ -96,6 +99,8 @@ def named_reader(name: Any, scale: Any, dtype: pa.DataType) -> Reader | None:
         )
     if name == _VARIABLE:
         return _as_decimal(lambda v: decode_unscaled(v["value"], int(v["scale"])), dtype)
+    if name == _JSON and is_variant(dtype):
+        return variant_reader(texts=True)
     if name in _DAYS:
         return _as_day(_whole, dtype)
     if name == _ISO_DATE:

@@ -31,6 +31,7 @@ class DebeziumJson(CapturedJson):
     )
 
     options: ClassVar[tuple[str, ...]] = (*CAPTURED, "snapshot")
+    text_documents: ClassVar[bool] = True
 
     def __init__(self, settings: FormatSettings) -> None:
         super().__init__(settings)

@@ -28,8 +28,16 @@ def _object(pairs: list[tuple[str, Any]]) -> Object:
     return content
 
 
+class Exponential(Decimal):
+    """A number that is written with an exponent, as in JSON a DOUBLE is."""
+
+
+def _number(text: str) -> Decimal:
+    return Exponential(text) if "e" in text or "E" in text else Decimal(text)
+
+
 # Decimals keep all digits: a float would round before anybody has looked at the column's type.
-DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=Decimal)
+DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_number)
 
 
 def text_of(value: bytes) -> str:
@@ -98,6 +106,24 @@ def _decode_value(text: str, at: int) -> tuple[Any, int]:
 def format_value(value: Any) -> str:
     """A JSON value as text: of a text what is in it."""
     return value if isinstance(value, str) else _write_json(value)
+
+
+def write_document(value: Any) -> str:
+    """A JSON value as JSON that says what its numbers are; raises ValueError for an object with a name twice."""
+    if isinstance(value, dict):
+        if isinstance(value, Object) and value.twice:
+            raise ValueError(f"{value.twice[0]!r} is there twice")
+        parts = (
+            f"{json.dumps(n, ensure_ascii=False)}:{write_document(v)}" for n, v in value.items()
+        )
+        return "{" + ",".join(parts) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(write_document, value)) + "]"
+    if not isinstance(value, Decimal):
+        return json.dumps(value, ensure_ascii=False)
+    # Python writes 0.0000001 with an exponent, and 1.5e0 without.
+    text = str(value) if isinstance(value, Exponential) else f"{value:f}"
+    return text if not isinstance(value, Exponential) or "E" in text else f"{text}E0"
 
 
 def _write_json(value: Any) -> str:

@@ -22,6 +22,7 @@ from aggloom.codegen import type_name
 from aggloom.errors import InputFormatError
 from aggloom.runtime.formats.plain_texts import parse_texts
 from aggloom.runtime.values.markers import says_change
+from aggloom.type_layout import is_variant
 
 NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 """The value of a directory that stands for NULL."""
@@ -205,6 +206,10 @@ def partition_value(text: str | None, field: pa.Field, file: str) -> pa.Scalar:
     kind = field.type
     if text is None:
         return pa.scalar(None, kind)
+    if is_variant(kind):
+        raise InputFormatError(
+            f"{file}: the directory {field.name}={text} is no VARIANT; declare the column as STRING."
+        )
     if pt.is_string(kind):
         return pa.scalar(text, kind)
     bare = text.strip()

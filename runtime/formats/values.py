@@ -21,7 +21,8 @@ from aggloom.errors import SpecError
 from aggloom.runtime.formats import times
 from aggloom.runtime.formats.base import FormatSettings
 from aggloom.runtime.formats.inferred_values import as_inferred
-from aggloom.runtime.formats.json_text import Object, format_value
+from aggloom.runtime.formats.json_text import Object, format_value, write_document
+from aggloom.type_layout import is_variant
 
 Reader = Callable[[Any], Any]
 WRONG = (ValueError, TypeError, ArithmeticError, KeyError, AttributeError, binascii.Error)
@@ -58,6 +59,8 @@ def _reader(dtype: pa.DataType, settings: FormatSettings, texts: bool) -> Reader
         return _decimal(dtype, settings.decimals, texts)
     if pt.is_string(dtype):
         return _text
+    if is_variant(dtype):
+        return variant_reader(texts or settings.text_documents)
     if pt.is_binary(dtype):
         return _latin if texts else _base64
     if pt.is_date(dtype):
@@ -201,6 +204,18 @@ def _text(value: Any) -> str:
         # Half of a surrogate pair is no character, and says so here.
         text.encode()
     return text
+
+
+def variant_reader(texts: bool) -> Reader:
+    """Return a reader of any value of JSON as a VARIANT. texts: it comes as its text."""
+    # Loaded where there are any: the functions of expressions take longer to load than all formats.
+    from aggloom.runtime.scalar.variant_columns import variant_text
+
+    def read_value(value: Any) -> str:
+        is_text = texts and isinstance(value, str)
+        return variant_text(value if is_text else write_document(value))
+
+    return read_value
 
 
 def _base64(value: str) -> bytes:

@@ -17,6 +17,7 @@ from aggloom.errors import AggloomError, TypeMismatchError
 from aggloom.runtime.handlers.layout import FieldLayout, InputLayout, OutputLayout, ViewLayout
 from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray
 from aggloom.runtime.values import results, rows
+from aggloom.type_layout import is_variant
 
 
 class Kernels(NamedTuple):
@@ -281,10 +282,21 @@ def rows_to_batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBa
                 _refuse_fractions(values)
             elif pa.types.is_decimal(field.type):
                 values = [_read_decimal(v) if isinstance(v, str) else v for v in values]
+            elif is_variant(field.type):
+                columns.append(_read_variants(values))
+                continue
             columns.append(_array(values, field.type))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as e:
             raise TypeMismatchError(f"column {field.name!r} is {type_name(field.type)}: {e}") from e
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _read_variants(texts: list[Any]) -> pa.Array:
+    """Texts of JSON as VARIANTs; raises ValueError."""
+    # Loaded where there are any: the functions of expressions take longer to load than all of a handler.
+    from aggloom.runtime.scalar.variant_columns import read_variants
+
+    return read_variants(pa.array(texts, pa.string()))
 
 
 def _read_decimal(text: str) -> Decimal:

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from aggloom.errors import SpecError, UnknownColumnError, nearest
+from aggloom.type_layout import is_variant
 
 _PLAIN = (
     *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64()),
@@ -34,6 +35,11 @@ def stored_type(dtype: pa.DataType, name: str, where: str) -> pa.DataType:
         return pa.struct([(f.name, stored_type(f.type, name, where)) for f in dtype])
     if dtype in _PLAIN or pt.is_decimal128(dtype):
         return dtype
+    if is_variant(dtype):
+        raise SpecError(
+            f"{where}: column {name!r} is VARIANT, which its library does not store; write TO_JSON({name}) in the "
+            "query, or declare a STRING that the query reads with PARSE_JSON"
+        )
     raise SpecError(
         f"{where}: there is no type for column {name!r} of type {dtype}; cast it in the query"
     )

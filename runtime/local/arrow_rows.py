@@ -21,6 +21,7 @@ from aggloom.runtime.values.type_fit import (
     is_of_nanoseconds,
     without_extension,
 )
+from aggloom.type_layout import is_variant
 
 _USUAL = ChangeWords()
 
@@ -39,7 +40,8 @@ def arrow_rows(
     UnknownColumnError; TypeMismatchError for a column of another type, or a value that its type does not have.
     """
     # The usual case of a program that feeds batches: nothing to look for, and nothing is copied.
-    if kinds is not None and table.schema.equals(schema) and isinstance(table, pa.RecordBatch):
+    is_right = table.schema.equals(schema) and not any(map(is_variant, schema.types))
+    if kinds is not None and is_right and isinstance(table, pa.RecordBatch):
         return table, _codes(kinds, len(table), where)
     there = _Names(table.schema.names, where)
     # Before the markers, so that a missing column is reported first: it is the more common mistake.
@@ -112,6 +114,8 @@ def _column(table: Any, there: _Names, field: pa.Field, where: str) -> pa.Array:
     # A column of Arrow's NULL type has no type of its own, as pandas makes it of an empty column.
     if not pa.types.is_null(column.type) and not fits(column.type, field.type):
         raise TypeMismatchError(f"{wrong}, not {column.type}; cast it before")
+    if is_variant(field.type):
+        return _variants(column.cast(pa.string()), wrong)
     try:
         return column.cast(field.type)
     except (pa.ArrowException, UnicodeDecodeError) as error:
@@ -119,6 +123,17 @@ def _column(table: Any, there: _Names, field: pa.Field, where: str) -> pa.Array:
         message = str(error).splitlines()[0]
         hint = f". {NANOSECONDS_HINT}" if is_of_nanoseconds(column.type) else ""
         raise TypeMismatchError(f"{wrong}, and not all of it fits: {message}{hint}") from None
+
+
+def _variants(texts: pa.Array, wrong: str) -> pa.Array:
+    """Texts of JSON as VARIANTs; raises TypeMismatchError."""
+    # Loaded where there are any: the functions of expressions take long to load.
+    from aggloom.runtime.scalar.variant_columns import read_variants
+
+    try:
+        return read_variants(texts)
+    except ValueError as error:
+        raise TypeMismatchError(f"{wrong}, and not all of it fits: {error}") from None
 
 
 def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from aggloom.runtime.plain.values import real_word, word_to_float
 from aggloom.runtime.values import rows, scalars
-from aggloom.type_layout import is_nested
+from aggloom.type_layout import is_nested, is_text
 
 
 def python_words(column: pa.Array) -> list[Any]:
@@ -20,7 +20,7 @@ def python_words(column: pa.Array) -> list[Any]:
         shift = dtype.scale
         # Integers at the declared scale: 1.0 and 1.00 are one value, as in SQL.
         return [None if v is None else _unscale(v, shift) for v in column.to_pylist()]
-    if pa.types.is_string(dtype) or pa.types.is_binary(dtype) or pa.types.is_boolean(dtype):
+    if is_text(dtype) or pa.types.is_boolean(dtype):
         return list(column.to_pylist())
     if pa.types.is_floating(dtype):
         # Doubles become words, since Python's own NaN is equal to nothing and sorts anywhere.
@@ -54,7 +54,7 @@ def from_python_words(values: list[Any], dtype: pa.DataType) -> pa.Array:
     if pa.types.is_floating(dtype):
         floats = [None if v is None else word_to_float(v) for v in values]
         return pa.array(floats, pa.float64()).cast(dtype)
-    if pa.types.is_string(dtype) or pa.types.is_binary(dtype) or pa.types.is_boolean(dtype):
+    if is_text(dtype) or pa.types.is_boolean(dtype):
         return pa.array(values, dtype)
     if is_nested(dtype):
         return rows.decode_values(pa.array(values, pa.binary()), dtype)

@@ -23,6 +23,7 @@ from aggloom.runtime.values.changelog import (
     same_value,
     sort_key,
 )
+from aggloom.runtime.values.type_fit import without_extension
 
 Row = tuple[Any, ...]
 Places = npt.NDArray[np.int64]  # int64[n]
@@ -164,7 +165,8 @@ def _comparable(column: pa.ChunkedArray) -> pa.Array:
         numbers: dict[Any, int] = {}
         marks = [numbers.setdefault(same_value(v), len(numbers)) for v in column.to_pylist()]
         return pa.array(marks, pa.int64())
-    array = column.combine_chunks()
+    # Equal documents of JSON are equal texts.
+    array = without_extension(column.combine_chunks())
     if pt.is_floating(column.type):
         array = pc.add(array, pa.scalar(0.0, column.type))
         array = pc.if_else(pc.is_nan(array), pa.scalar(float("nan"), column.type), array)
@@ -183,6 +185,6 @@ def _by_key(own: pa.Table) -> Places:
         if column.null_count:
             # Arrow puts NULLs last; a column before, which is false for them, puts them first.
             parts[f"{number} there"] = column.is_valid()
-        parts[str(number)] = column
+        parts[str(number)] = without_extension(column.combine_chunks())
     places = pc.sort_indices(pa.table(parts), sort_keys=[(name, "ascending") for name in parts])
     return places.to_numpy().astype(np.int64)

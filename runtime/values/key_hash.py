@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aggloom.runtime.storage.jit import array_kernel, kernel, part
 from aggloom.runtime.values import scalars
 from aggloom.runtime.values.rows import encode_values
-from aggloom.type_layout import is_nested
+from aggloom.type_layout import is_nested, is_text
 
 # These three are in checkpoints by their effect: another number sends keys to buckets that lack their state.
 _NULL = np.uint64(0x9E3779B97F4A7C15)
@@ -126,7 +126,7 @@ def key_hashes(columns: Iterable[pa.Array], rows: int) -> Hashes:
         if is_nested(column.type):
             column = encode_values(column)
         valid = scalars.validity(column) if column.null_count else np.empty(0, np.bool_)
-        if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+        if is_text(column.type):
             offset_type: type[np.signedinteger[Any]] = np.int32
         elif pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type):
             offset_type = np.int64

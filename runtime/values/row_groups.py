@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from aggloom.runtime.values.scalars import buffer_of
+from aggloom.type_layout import is_variant
 
 Groups = NDArray[np.int64]
 
@@ -46,6 +47,9 @@ def _number_values(column: pa.Array | pa.ChunkedArray) -> tuple[Groups, int]:
     if pa.types.is_dictionary(column.type):
         # The values of a dictionary may repeat: only those of a new one number equal values alike.
         column = column.cast(column.type.value_type)
+    if is_variant(column.type):
+        # Equal documents are equal texts, which Arrow has kernels for.
+        column = column.cast(pa.string())
     encoded = column.dictionary_encode(null_encoding="encode")
     # The chunks of a column have one dictionary.
     chunks = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]

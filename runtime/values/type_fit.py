@@ -7,6 +7,8 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from aggloom.type_layout import is_variant
+
 NANOSECONDS = ("error", "cut")
 """Choices for digits below microseconds, as the option `nanoseconds` says."""
 NANOSECONDS_HINT = 'nanoseconds="cut" cuts times to microseconds'
@@ -18,6 +20,8 @@ def fits(actual: pa.DataType, declared: pa.DataType) -> bool:
         actual = actual.value_type
     if _is_json(actual):
         actual = actual.storage_type
+    if is_variant(declared):
+        return _is_text(actual)
     if actual == declared:
         return True
     if _is_uuid(actual):

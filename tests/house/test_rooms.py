@@ -29,6 +29,8 @@ SHARED = {
 CODEGEN = {"aggloom.codegen!", "aggloom.codegen.planner!", "aggloom.codegen.windows!"}
 PLANS = KERNEL | SHARED | CODEGEN
 """Rooms that a folder of runtime may import if it reads specs or plans."""
+VARIANTS = {"aggloom.runtime.scalar.variant_columns"}
+"""The room that those may import in which VARIANTs come in or leave."""
 HOST = {"pyspark", "py4j", "pandas", "google", "rich", "click"}
 
 VALUES = ("storage", "arithmetic", "values")
@@ -81,7 +83,7 @@ ROOMS: dict[str, set[str]] = {
     "runtime/views": KERNEL | _in("runtime", *VALUES, "views"),
     "runtime/state": KERNEL | SHARED | _in("runtime", *VALUES, "state"),
     "runtime/scalar": KERNEL | SHARED | _in("runtime", *VALUES, "scalar"),
-    "runtime/handlers": PLANS | _in("runtime", *VALUES, "views", "handlers"),
+    "runtime/handlers": PLANS | VARIANTS | _in("runtime", *VALUES, "views", "handlers"),
     "runtime/plain": PLANS | _in("runtime", *HANDLERS, "plain"),
     "runtime/operators": PLANS | _in("runtime", *HANDLERS, *OPERATORS),
     **{
@@ -92,8 +94,9 @@ ROOMS: dict[str, set[str]] = {
         )
     },
     "runtime/avro": KERNEL | SHARED | {"fastavro"} | _in("runtime", "avro"),
-    "runtime/formats": PLANS | _in("runtime", *VALUES, "avro", "formats"),
+    "runtime/formats": PLANS | VARIANTS | _in("runtime", *VALUES, "avro", "formats"),
     "runtime/local": PLANS
+    | VARIANTS
     | _in("runtime", *HANDLERS, "formats", "connectors.files", "operators", "local"),
     # Of formats it needs the cutting of times alone, of connectors those that it asks.
     "runtime/lookup": PLANS
@@ -114,6 +117,7 @@ ROOMS: dict[str, set[str]] = {
     | _in("runtime", "values", "connectors")
     | {"aggloom.codegen.planner!"},
     "runtime/connectors/database": PLANS
+    | VARIANTS
     | _in("runtime", "values", "lookup", "sinks", "connectors.database"),
     "runtime/connectors/delta": KERNEL
     | SHARED
@@ -154,6 +158,7 @@ ROOMS: dict[str, set[str]] = {
     "runtime/sizing": PLANS | _in("runtime", *VALUES, "operators", "local", "sizing"),
     "runtime/hosting": PLANS | _in("runtime", *HANDLERS, "operators", "hosting"),
     "runtime/engine": PLANS
+    | VARIANTS
     | _in("runtime", *HANDLERS, "operators", "hosting", "local", "formats", "lakes", "lookup")
     | _in("runtime", "connectors", "inspection", "engine"),
     # Of engines it needs the readers of their checkpoints.

@@ -20,7 +20,7 @@ from aggloom.codegen.planner.builders.select_items import refuse_twice
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.scalar.result_types import infer
-from aggloom.codegen.spec.dtypes import has_order, type_name
+from aggloom.codegen.spec.dtypes import has_order, is_supported, type_name
 from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.match_parser import MatchCall
 from aggloom.codegen.sql.numbering import SortItem
@@ -149,8 +149,10 @@ class _Planner:
         for node in self.call.args.get("partition") or ():
             name = self.scope.column(self.scope.resolve(node))
             kind = self.scope.columns_of([name]).field(0).type
-            if pa.types.is_map(kind):
-                message = f"PARTITION BY {name}: {type_name(kind)} cannot be a key."
+            if not is_supported(kind):
+                message = (
+                    f"PARTITION BY {name}: {type_name(kind)} cannot be a key; take a part of it."
+                )
                 raise place_error(TypeMismatchError(message), node)
             if name not in names:
                 yield name

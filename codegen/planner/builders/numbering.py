@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from aggloom.codegen.operators import CHOICES, Calc, Node, Numbered, pick, walk
 from aggloom.codegen.scalar.expressions import column_name
-from aggloom.codegen.spec.dtypes import has_order, type_name
+from aggloom.codegen.spec.dtypes import has_order, is_supported, type_name
 from aggloom.codegen.sql.errors import place_error, refusal
 from aggloom.codegen.sql.numbering import NumberingQuery, SortItem
 from aggloom.codegen.sql.numbering_range import Range, conjuncts, range_of
@@ -48,6 +48,11 @@ def plan_numbering(builder: NumberingBuilder, query: NumberingQuery) -> Node:
             )
             raise place_error(TypeMismatchError(message), query.place)
     partition = tuple(dict.fromkeys(_column(scope, name) for name in query.partition))
+    for name in partition:
+        kind = rows.schema.field(name).type
+        if not is_supported(kind):
+            message = f"PARTITION BY {name}: {type_name(kind)} cannot be a key; take a part of it."
+            raise place_error(TypeMismatchError(message), query.place)
     source = pick(rows, inputs)
     adds_only = builder.changes(source) == "append"
     node: Node = Numbered(

@@ -19,7 +19,7 @@ from aggloom.codegen.operators import (
 from aggloom.codegen.planner.builders.over_calls import NAMES, window_call
 from aggloom.codegen.planner.builders.over_window import OverWindow
 from aggloom.codegen.planner.options import PlanOptions
-from aggloom.codegen.spec.dtypes import has_order, type_name
+from aggloom.codegen.spec.dtypes import has_order, is_supported, type_name
 from aggloom.codegen.spec.function_check import check_function
 from aggloom.codegen.sql.errors import place_error, span
 from aggloom.codegen.sql.frames import FrameClause, frame_of
@@ -108,8 +108,8 @@ def _lower_function(scope: Scope, function: OverFunction) -> tuple[Window, OverC
             raise place_error(TypeMismatchError(message), function.place)
     for name in partition:
         kind = scope.columns_of([name]).field(0).type
-        if pa.types.is_map(kind):
-            message = f"PARTITION BY {name}: {type_name(kind)} cannot be a key."
+        if not is_supported(kind):
+            message = f"PARTITION BY {name}: {type_name(kind)} cannot be a key; take a part of it."
             raise place_error(TypeMismatchError(message), function.place)
     order = tuple(items.values())
     frame = frame_of(function.frame, kinds, function.place)

@@ -14,7 +14,7 @@ from aggloom.codegen.scalar.module import ROWS, lower
 from aggloom.codegen.scalar.own_functions import is_own_call
 from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.scalar.variant_types import column_error
-from aggloom.codegen.spec.dtypes import holds_variant
+from aggloom.codegen.spec.dtypes import hides_variant
 from aggloom.codegen.sql.errors import place_error
 from aggloom.errors import UnsupportedExpressionError
 
@@ -23,7 +23,7 @@ def check_own_calls(root: Node) -> None:
     """Raise UnsupportedExpressionError for a call in a filter or projection that no worker can compute."""
     for node in walk(root):
         for field in node.schema:
-            if holds_variant(field.type):
+            if hides_variant(field.type):
                 raise column_error(_column_text(node, field.name))
         if not isinstance(node, Calc):
             continue

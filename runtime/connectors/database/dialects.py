@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from aggloom.errors import SpecError, nearest
+from aggloom.type_layout import is_variant
 
 Value = Callable[[Any], Any]
 
@@ -79,7 +80,7 @@ class DatabaseDialect:
             return self.types[dtype]
         if pt.is_decimal(dtype):
             return self.decimal.format(dtype.precision, dtype.scale)
-        if pt.is_map(dtype) or pt.is_struct(dtype):
+        if pt.is_map(dtype) or pt.is_struct(dtype) or is_variant(dtype):
             return self.documents
         if pt.is_list(dtype):
             return (
@@ -94,6 +95,11 @@ class DatabaseDialect:
 
         Raises SpecError for what cannot be in an index.
         """
+        if variants := [field.name for field in key if is_variant(field.type)]:
+            raise SpecError(
+                f"sink database: column {variants[0]!r} of the key is VARIANT, which is equal to nothing; take a part "
+                f"for the key, as VARIANT_GET({variants[0]}, '$.a', 'STRING')"
+            )
         kinds = {field.name: self.type_of(field.type) for field in key}
         if not self.key_bytes:
             return kinds
@@ -114,8 +120,8 @@ class DatabaseDialect:
     def holder(self, dtype: pa.DataType, mark: str) -> str:
         """Return the text that stands for a value of a column in a statement."""
         kind = self.type_of(dtype)
-        nested = pt.is_nested(dtype) and self.writes_dates
-        return f"CAST({mark} AS {kind})" if nested else mark
+        is_document = (pt.is_nested(dtype) or is_variant(dtype)) and self.writes_dates
+        return f"CAST({mark} AS {kind})" if is_document else mark
 
     def value_of(self, dtype: pa.DataType) -> Value | None:
         """Return the function that makes a column's values fit for the driver; None: they are taken as they are."""

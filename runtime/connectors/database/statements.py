@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from aggloom.runtime.connectors.database.dialects import DatabaseDialect
+from aggloom.type_layout import is_variant
 
 Key = tuple[str, ...]
 
@@ -163,15 +164,17 @@ class Statements:
     @property
     def all_rows(self) -> str:
         """Asks for the result's columns of every row."""
-        columns = [
-            (
-                self.dialect.number_of.format(self._quote(field.name))
-                if field.type == pa.float32()
-                else self._quote(field.name)
-            )
-            for field in self.schema
-        ]
+        columns = [self._read_column(field) for field in self.schema]
         return f"SELECT {', '.join(columns)} FROM {self.quote_table(self.table)}"
+
+    def _read_column(self, field: pa.Field) -> str:
+        """The value of a column such that its driver gives it whole."""
+        name = self._quote(field.name)
+        if field.type == pa.float32():
+            return self.dialect.number_of.format(name)
+        # A driver that reads documents itself would give a text that is one as it gives any text.
+        reads_documents = is_variant(field.type) and self.dialect.writes_dates
+        return f"CAST({name} AS TEXT)" if reads_documents else name
 
     @property
     def column_types(self) -> tuple[str, tuple[str | None, ...]]:

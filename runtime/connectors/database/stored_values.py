@@ -11,6 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
+from aggloom.type_layout import is_variant
+
 Read = Callable[[Any], Any]
 
 
@@ -38,6 +40,11 @@ def _reader_of(dtype: pa.DataType) -> Read:
     if pt.is_nested(dtype):
         inner = _from_json(dtype)
         return lambda value: inner(json.loads(value) if isinstance(value, str | bytes) else value)
+    if is_variant(dtype):
+        # Loaded where there are any: the functions of expressions take long to load.
+        from aggloom.runtime.scalar.variant_columns import shown_document
+
+        return shown_document
     if pt.is_boolean(dtype):
         return bool
     if pt.is_binary(dtype) or pt.is_large_binary(dtype):

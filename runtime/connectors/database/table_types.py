@@ -19,6 +19,7 @@ from aggloom.errors import SinkError
 from aggloom.runtime.connectors.database.dialects import DIALECTS
 from aggloom.runtime.connectors.database.statements import Statements
 from aggloom.runtime.sinks.net import NetRows
+from aggloom.type_layout import is_variant
 
 _NAME = re.compile(
     r"(?P<base>[^(\[]+?)(?:\((?P<digits>-?\d+(?:,-?\d+)?)\))?(?: with(?:out)? time zone)?"
@@ -257,7 +258,9 @@ def _mysql_changes(dtype: pa.DataType, name: str) -> bool:
     if pt.is_binary(dtype) or pt.is_large_binary(dtype):
         return base not in ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
     texts = ("varchar", "tinytext", "text", "mediumtext", "longtext")
-    return base not in texts and base != ("json" if pt.is_nested(dtype) else "char")
+    return base not in texts and base != (
+        "json" if pt.is_nested(dtype) or is_variant(dtype) else "char"
+    )
 
 
 _CHANGES: dict[str, Callable[[pa.DataType, str], bool]] = {

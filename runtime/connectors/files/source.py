@@ -36,7 +36,7 @@ from aggloom.runtime.formats.whole_json import take_option
 from aggloom.runtime.spark.arguments import check_session, check_text
 from aggloom.runtime.spark.disk import on_this_disk
 from aggloom.runtime.spark.failures import explain_failure, translate_failures
-from aggloom.runtime.spark.plan.expressions import quote, spark_schema
+from aggloom.runtime.spark.plan.expressions import as_marked, quote, spark_schema
 from aggloom.runtime.spark.read.csv_files import check_first_header, csv_rows
 from aggloom.runtime.spark.read.file_names import well_named
 from aggloom.runtime.spark.read.file_order import mark_by_name
@@ -298,7 +298,7 @@ def _columns(schema: pa.Schema | StructType | str | None) -> StructType:
     """The schema as Spark's."""
     if isinstance(schema, str):
         try:
-            return StructType.fromDDL(schema)
+            return as_marked(StructType.fromDDL(schema))
         except PySparkException as failure:
             raise SpecError(
                 f"read_changes: schema is {schema!r}: {explain_failure(failure)}"
@@ -306,7 +306,7 @@ def _columns(schema: pa.Schema | StructType | str | None) -> StructType:
     if isinstance(schema, pa.Schema):
         return spark_schema(schema)
     if isinstance(schema, StructType):
-        return schema
+        return as_marked(schema)
     raise SpecError("read_changes: give the columns as schema=, a pyarrow.Schema or DDL text")
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from aggloom.errors import SpecError
+from aggloom.type_layout import is_variant
 
 Writer = Callable[[Any], str]
 
@@ -44,6 +45,8 @@ def _writer(dtype: pa.DataType) -> Writer:
         return lambda value: format(value, "f")
     if pt.is_string(dtype) or pt.is_large_string(dtype):
         return _text
+    if is_variant(dtype):
+        return str
     if pt.is_binary(dtype) or pt.is_large_binary(dtype):
         return lambda value: f'"{base64.b64encode(value).decode()}"'
     if pt.is_timestamp(dtype):

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from aggloom.runtime.operators.over.bounds import Lines, Standing, find_holes, frame_lines
 from aggloom.runtime.operators.over.settings import ColumnCall
 from aggloom.runtime.storage.arena import Array, SlotArray
+from aggloom.type_layout import is_variant
 
 
 def standing_values(call: ColumnCall, standing: Standing) -> pa.Array:
@@ -58,7 +59,12 @@ def _of_others(call: ColumnCall, standing: Standing) -> pa.Array:
     if len(call.columns) < 2:
         return values
     default = store.gather_columns(standing.ids, np.array(call.columns[1:]))[0]
-    return pc.if_else(pa.array(ids >= 0), values, default)
+    there = pa.array(ids >= 0)
+    if not is_variant(values.type):
+        return pc.if_else(there, values, default)
+    # Arrow has no kernel for JSON's type, but for the texts below it.
+    chosen = pc.if_else(there, values.storage, default.storage)
+    return pa.ExtensionArray.from_storage(values.type, chosen)
 
 
 class _Split(NamedTuple):

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import DELETE, Kinds, is_retraction
+from aggloom.runtime.values.type_fit import without_extension
 
 
 def find_replaced(batch: pa.RecordBatch, kinds: Kinds, key: Sequence[int]) -> Array:
@@ -24,7 +25,7 @@ def find_replaced(batch: pa.RecordBatch, kinds: Kinds, key: Sequence[int]) -> Ar
         [True, False, False]
     """
     gone = kinds == DELETE
-    columns = [batch.column(place) for place in key]
+    columns = [without_extension(batch.column(place)) for place in key]
     if not gone.any() or not columns or any(pa.types.is_nested(c.type) for c in columns):
         return np.zeros(len(kinds), np.bool_)
     codes = [

@@ -16,6 +16,7 @@ from aggloom.runtime.operators.stateless import bare
 from aggloom.runtime.spark.plan.expressions import check_columns, quote, spark_schema
 from aggloom.runtime.spark.plan.lookup_frame import look_up_rows
 from aggloom.runtime.spark.plan.unpack import Having, Stepped
+from aggloom.runtime.spark.plan.variant_frames import read_columns
 from aggloom.runtime.spark.read.file_order import FILE_PATH, FILE_TIME, file_order
 
 KIND = "row kind"
@@ -26,12 +27,15 @@ KIND = "row kind"
 class InputTable:
     """A DataFrame of the query, and its change column; without one every row is an insertion.
 
-    time: the column of its watermark, if it has one.
+    time: the column of its watermark, if it has one. Columns of Spark's VARIANT become texts of the one form.
     """
 
     df: DataFrame
     change_column: str | None = None
     time: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "df", read_columns(self.df))
 
     @property
     def has_watermark(self) -> bool:

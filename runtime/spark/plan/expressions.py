@@ -4,14 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkTypeError, PySparkValueError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    VariantType,
+)
 
-from aggloom.codegen import ANALYSER, Analyser, parse_type, quicken_expression, with_typed_nulls
+from aggloom.codegen import (
+    ANALYSER,
+    VARIANT_MARK,
+    Analyser,
+    parse_type,
+    quicken_expression,
+    with_typed_nulls,
+)
 from aggloom.codegen.planner import Calc
 from aggloom.errors import (
     SpecError,
@@ -24,7 +40,10 @@ from aggloom.errors import (
     nearest,
 )
 from aggloom.runtime.spark.release import SPARK, require
+from aggloom.type_layout import is_variant
 
+AS_TEXT: Final = {"aggloom": VARIANT_MARK}
+"""The metadata of a column of a DataFrame that holds VARIANTs as texts of their one form."""
 # Before 4.2 that was the only zone.
 _UTC: dict[str, str] = {} if SPARK < (4, 2) else {"timezone": "UTC"}
 
@@ -59,7 +78,12 @@ def unused_name(name: str, names: Sequence[str]) -> str:
 
 
 def spark_type(kind: pa.DataType) -> DataType:
-    """The Spark type of an Arrow type; raises SparkVersionError for TIME on a Spark that has none."""
+    """The Spark type of an Arrow type; raises SparkVersionError for TIME on a Spark that has none.
+
+    A VARIANT is its text: Spark's own has another form, of which equal values may differ.
+    """
+    if is_variant(kind):
+        return StringType()
     try:
         return from_arrow_type(kind, prefer_timestamp_ntz=True)
     except PySparkTypeError:
@@ -75,7 +99,26 @@ def arrow_type(kind: DataType) -> pa.DataType:
 
 def spark_schema(schema: pa.Schema) -> StructType:
     """The Spark schema of an Arrow schema; every column nullable, as Spark makes stateful output."""
-    return StructType([StructField(field.name, spark_type(field.type), True) for field in schema])
+    return StructType([_spark_field(field) for field in schema])
+
+
+def as_marked(schema: StructType) -> StructType:
+    """A schema of Spark's whose VARIANTs are marked texts."""
+    return StructType(
+        [
+            (
+                StructField(f.name, StringType(), True, AS_TEXT)
+                if isinstance(f.dataType, VariantType)
+                else f
+            )
+            for f in schema.fields
+        ]
+    )
+
+
+def _spark_field(field: pa.Field) -> StructField:
+    mark = AS_TEXT if is_variant(field.type) else None
+    return StructField(field.name, spark_type(field.type), True, mark)
 
 
 def spark_arrow(schema: pa.Schema) -> pa.Schema:

@@ -74,6 +74,7 @@ from aggloom.runtime.spark.plan.own_calls import compute_own_calls
 from aggloom.runtime.spark.plan.routes import PACKED_DDL, SIDE, Packer, Route
 from aggloom.runtime.spark.plan.timers import is_stamped, time_mode
 from aggloom.runtime.spark.plan.unpack import Unpack
+from aggloom.runtime.spark.plan.variant_frames import leaving_column
 from aggloom.runtime.spark.read.files import Packable, packable
 from aggloom.runtime.spark.read.records import CHANGE_COLUMN
 from aggloom.runtime.spark.release import for_state, ready_for_state
@@ -143,7 +144,7 @@ class SparkLowering:
             lowered = self._lower_result(self.plan.root)
         late = [name for name in lowered.columns if name == LATE_ROW]
         selected = lowered.select(
-            *(F.col(quote(name)) for name in self.plan.schema.names),
+            *map(leaving_column, self.plan.schema),
             *(F.col(name) for name in late),
             F.col(quote(KIND)).alias(change_column),
         )

@@ -16,6 +16,7 @@ from aggloom.errors import ArithmeticOverflowError
 from aggloom.runtime.spark.plan.arrow_udf import arrow_udf
 from aggloom.runtime.spark.plan.expressions import quote, spark_type, unused_name
 from aggloom.runtime.values.changelog import INSERT
+from aggloom.type_layout import is_variant
 
 _COLUMN = "own call"
 
@@ -76,4 +77,6 @@ def _values(calc: LoweredCalc, arrays: Sequence[pa.Array]) -> pa.Array:
     ]
     batch = pa.RecordBatch.from_arrays(cast, schema=calc.rows)
     rows, _ = calc.run(batch, np.full(batch.num_rows, INSERT, np.int8))
-    return rows.column(0)
+    value = rows.column(0)
+    # Between workers a VARIANT is its text.
+    return value.storage if is_variant(value.type) else value

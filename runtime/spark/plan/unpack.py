@@ -23,6 +23,7 @@ from aggloom.runtime.values.changelog import (
     kinds_to_arrow,
     parse_kinds,
 )
+from aggloom.type_layout import is_variant
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Stepped:
             # A step may drop rows or repeat them; places say which row each of the result is made of.
             extra = [column.take(pa.array(places)) for column in batch.columns[width:]]
             names = [*self.node.schema.names, *batch.schema.names[width:]]
-            yield pa.RecordBatch.from_arrays([*done.columns, *extra], names=names)
+            yield pa.RecordBatch.from_arrays([*_texts_of_variants(done), *extra], names=names)
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class Converted:
             beside = batch.columns[width + self.has_kind :]
             extra = [column.take(pa.array(places)) for column in beside]
             names = [*self.node.schema.names, "kind", *batch.schema.names[width + self.has_kind :]]
-            columns = [*done.columns, _words(kinds, self.profile), *extra]
+            columns = [*_texts_of_variants(done), _words(kinds, self.profile), *extra]
             yield pa.RecordBatch.from_arrays(columns, names=names)
 
     def _convert(
@@ -178,6 +179,11 @@ class Having:
             columns = [*batch.columns[:-2], _words(new, self.profile)]
             names = batch.schema.names[:-1]
             yield pa.RecordBatch.from_arrays(columns, names=names).filter(pa.array(keep))
+
+
+def _texts_of_variants(rows: pa.RecordBatch) -> list[pa.Array]:
+    """The columns as Spark takes them: VARIANTs as their texts."""
+    return [each.storage if is_variant(each.type) else each for each in rows.columns]
 
 
 def _first_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -149,7 +149,10 @@ def decode_messages(
         counts = [F.sum(f"{_READ}.{name}").alias(name) for name in _PASSED_OVER]
         one = one.observe(f"{PASSED_OVER} #{number()}", *counts)
     one = one.select(F.explode(f"{_READ}.rows").alias("row"), *carried)
-    fields = {n: F.col(f"row.c{at}").alias(n) for at, n in enumerate(message_decoder.columns.names)}
+    fields = {
+        each.name: F.col(f"row.c{at}").alias(each.name, metadata=each.metadata)
+        for at, each in enumerate(spark_schema(message_decoder.columns).fields)
+    }
     fields |= dict(zip(parts, part_columns(parts), strict=True))
     more = [name for name in message_decoder.columns.names if name not in order] if order else []
     ordered = [fields[name] for name in [*(order or fields), *more]]

@@ -29,6 +29,7 @@ from aggloom.runtime.values.type_fit import (
     is_of_nanoseconds,
     without_extension,
 )
+from aggloom.type_layout import is_variant
 
 ROWS_AT_ONCE = 1 << 17
 """Rows of a piece: what is hashed and sorted at once should fit into the nearer caches."""
@@ -195,6 +196,8 @@ class _Reader:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _cast(self, array: pa.Array, field: pa.Field) -> pa.Array:
+        if is_variant(field.type):
+            return self._read_variants(array, field.name)
         try:
             return (cut_nanoseconds(array) if self._cut else array).cast(field.type)
         except pa.ArrowInvalid as error:
@@ -205,6 +208,17 @@ class _Reader:
                 f"{self._path}: column {field.name!r} is {array.type} in the file, and not all of it fits "
                 f"{field.type}: {str(error).splitlines()[0]}. {fix}"
             ) from error
+
+    def _read_variants(self, texts: pa.Array, name: str) -> pa.Array:
+        # Loaded where there are any: the functions of expressions take long to load.
+        from aggloom.runtime.scalar.variant_columns import read_variants
+
+        try:
+            return read_variants(texts.cast(pa.string()))
+        except ValueError as error:
+            raise InputFormatError(
+                f"{self._path}: column {name!r} is VARIANT, and {error}. Declare it as STRING."
+            ) from None
 
     def _place(self, name: str) -> int | None:
         """Return the place of a column in the file: by its name, else by its name in another case."""

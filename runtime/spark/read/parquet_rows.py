@@ -9,7 +9,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-from aggloom.runtime.spark.plan.expressions import quote
+from aggloom.runtime.spark.plan.expressions import AS_TEXT, quote
+from aggloom.runtime.spark.plan.variant_frames import read_texts
 from aggloom.runtime.spark.read.footers import Footers, sound_in_java, sound_in_workers
 from aggloom.runtime.spark.read.records import CHANGE_COLUMN, Place, change_of
 from aggloom.runtime.values.change_column import ChangeWords
@@ -71,6 +72,14 @@ def with_change(
     words: ChangeWords,
 ) -> DataFrame:
     """The schema's columns, and the change type; candidates: as `change_of` takes it."""
-    selected = [F.col(quote(field.name)) for field in columns]
+    # Spark has read VARIANTs as any texts.
+    selected = [
+        (
+            read_texts(F.col(quote(field.name)), field.name)
+            if field.metadata == AS_TEXT
+            else F.col(quote(field.name))
+        )
+        for field in columns
+    ]
     change = change_of(candidates, Place(F.col("_metadata.file_path")), words)
     return rows.select(*selected, change.alias(CHANGE_COLUMN))

@@ -114,7 +114,9 @@ def explode_rows(rows: DataFrame, columns: StructType, parts: Sequence[str] = ()
     one = rows.select(*carried, F.explode_outer("rows").alias("row")).where(
         F.col("row").isNotNull()
     )
-    fields = [F.col(f"row.c{place}").alias(f.name) for place, f in enumerate(columns)]
+    fields = [
+        F.col(f"row.c{place}").alias(f.name, metadata=f.metadata) for place, f in enumerate(columns)
+    ]
     return one.select(*fields, *part_columns(parts), F.col("row.change").alias(CHANGE_COLUMN))
 
 

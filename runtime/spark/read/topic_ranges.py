@@ -82,7 +82,12 @@ class TopicTable:
         rows = rows.observe(f"{METRIC} #{number()}", *_sums(("rows", "files")))
         rows = rows.observe(f"{PASSED_OVER} #{number()}", *_sums(("refused", "notices")))
         places = self.decoder.columns.names
-        columns = [F.col(f"c{places.index(name)}").alias(name) for name in self.names]
+        fields = spark_schema(self.decoder.columns).fields
+        columns = [
+            F.col(f"c{at}").alias(name, metadata=fields[at].metadata)
+            for name in self.names
+            for at in (places.index(name),)
+        ]
         # Rows without a change bring counts alone.
         changes = rows.where("change IS NOT NULL").select(
             *columns, F.col("change").alias(CHANGE_COLUMN)

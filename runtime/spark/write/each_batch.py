@@ -21,6 +21,7 @@ from aggloom.runtime.lakes.sink import LakeSink
 from aggloom.runtime.spark.checkpoint import id_of
 from aggloom.runtime.spark.failures import translate_failures
 from aggloom.runtime.spark.plan.lower import SparkLowering
+from aggloom.runtime.spark.plan.variant_frames import rows_of
 from aggloom.runtime.spark.watch.repartition import batch_before
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, parse_kinds
 
@@ -68,7 +69,7 @@ class EachBatch:
         """Write one batch."""
         # Spark commits the state of a batch that has run; one that it repeats must run, too.
         with translate_failures(self.where):
-            changes = batch.toArrow()
+            changes = rows_of(batch)
         kinds = parse_kinds(changes.column(changes.num_columns - 1), self.where)
         rows = changes.drop_columns([changes.column_names[-1]])
         before = batch_before(self.checkpoint, batch_id, batch.sparkSession)

@@ -26,6 +26,7 @@ from aggloom.runtime.spark.api.inputs import check_frame
 from aggloom.runtime.spark.arguments import check_text, check_trigger
 from aggloom.runtime.spark.failures import explain_failure, start_query, translate_failures
 from aggloom.runtime.spark.plan.lower import find_lowering
+from aggloom.runtime.spark.plan.variant_frames import rows_of, with_json_texts
 from aggloom.runtime.spark.sessions.cluster import check_shared
 from aggloom.runtime.spark.sessions.session import is_here
 from aggloom.runtime.spark.start_checks import WithFiles, ordered_by_name, ready, settle_changelog
@@ -123,7 +124,10 @@ def write_changes(
     keeps = hint(df.sparkSession, checkpoint)
     if keeps:
         _LOG.warning(keeps)
-    writer = df.writeStream.outputMode("append").option("checkpointLocation", str(checkpoint))
+    # Into JSON Spark writes a VARIANT as its value; its own form in Parquet has few other readers.
+    written_frame = with_json_texts(df) if kind == "parquet" else df
+    writer = written_frame.writeStream.outputMode("append")
+    writer = writer.option("checkpointLocation", str(checkpoint))
     writer = writer.trigger(**chosen)
     if query_name:
         writer = writer.queryName(query_name)
@@ -167,7 +171,7 @@ class ConsoleSink:
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Print one batch."""
         with translate_failures("console sink"):
-            table = batch.toArrow()
+            table = rows_of(batch)
         kinds = parse_kinds(table.column(change_column_of(table.column_names)), "console sink")
         rows = table.drop_columns([table.column_names[-1]])
         print_changes(rows, kinds, batch_id, self._rows_shown, self._out)
@@ -189,7 +193,7 @@ class TableSink:
         """Fold one batch into the table."""
         # Spark commits the state of a batch that has run; one that it repeats must run, too.
         with translate_failures("table sink"):
-            changes = batch.toArrow()
+            changes = rows_of(batch)
         kinds = parse_kinds(changes.column(change_column_of(changes.column_names)), "table sink")
         rows = changes.drop_columns([changes.column_names[-1]])
         before = batch_before(self._table.file.parent, batch_id, None)
