@@ -287,8 +287,27 @@ def test_a_query_on_spark_takes_and_gives_sparks_own(spark: Any, tmp_path: Path)
         "x",
         {"a": 1.5, "b": [1, 2.5]},
     ]
+    (tmp_path / "in.csv").write_text('k,i,v\n3,1,"{""b"" : 1, ""a"":2}"\n')
+    pq.write_table(
+        pa.table({"k": [4], "i": [1], "v": ['{"b" : 1, "a":2}']}), tmp_path / "in.parquet"
+    )
+    more = {
+        format: al.read_changes(
+            spark, tmp_path / f"in.{format}", format, DDL, streaming=format == "csv"
+        )
+        for format in ("csv", "parquet")
+    }
+    both = "(SELECT * FROM t UNION ALL SELECT * FROM csv)"
     kept = al.sql(
-        "SELECT k, MAX_BY(v, i) AS v FROM t GROUP BY k", t=files, buckets=1, backend="python"
+        f"SELECT k, MAX_BY(v, i) AS v FROM {both} AS q GROUP BY k",
+        t=files,
+        csv=more["csv"],
+        buckets=1,
+        backend="python",
     )
     al.await_end(al.write_changes(kept, "table", tmp_path / "kept"))
-    assert rows_of_table(tmp_path / "kept") == [(1, '{"a":1.5,"b":[1,2.5]}'), (2, '"x"')]
+    expected = [(1, '{"a":1.5,"b":[1,2.5]}'), (2, '"x"'), (3, '{"a":2,"b":1}')]
+    assert rows_of_table(tmp_path / "kept") == expected
+    for sql in ("SELECT k, v FROM t", "SELECT k, MAX_BY(v, i) AS v FROM t GROUP BY k"):
+        rows = al.sql(sql, t=more["parquet"], buckets=1, backend="python").collect()
+        assert [(row.k, str(row.v)) for row in rows] == [(4, '{"a":2,"b":1}')]
