@@ -56,6 +56,7 @@ EVERY = pa.schema(
         ("list", pa.list_(pa.int32())),
         ("map", pa.map_(pa.string(), pa.int32())),
         ("row", pa.struct([("a", pa.decimal128(4, 2)), ("b", pa.string())])),
+        ("document", pa.json_(pa.string())),
     ]
 )
 
@@ -67,11 +68,15 @@ def test_every_type_in_mysql(mysql: Any) -> None:
     full = (
         *(1, True, -5, single, 5e-324, number, "ü🐍\0'\\\"%s \n ", bytes(range(256)), noon.date()),
         *(noon.replace(tzinfo=dt.UTC), early, dt.time(23, 59, 59, 999999), [1, None], [("k%", 2)]),
-        {"a": Decimal("1.50"), "b": None},
+        *({"a": Decimal("1.50"), "b": None}, '{"a":[1.5,"\\"🐍"]}'),
     )
-    empty = (2, *([None] * 14))
+    empty = (2, *([None] * 15))
     late = (3, False, 5, -1e30, 1 / 3, Decimal(0), "", b"", dt.date.max, None, dt.datetime.max)
-    rows = [("+I", *full), ("+I", *empty), ("+I", *late, dt.time(0), [], [], {"a": None, "b": '"'})]
+    rows = [
+        ("+I", *full),
+        ("+I", *empty),
+        ("+I", *late, dt.time(0), [], [], {"a": None, "b": '"'}, "7"),
+    ]
     sink = into(mysql, "every", ("id",))
     assert sink.write(*batch(*rows, schema=EVERY), 0, "id")
     assert not sink.write(*batch(*rows, schema=EVERY), 0, "id")

@@ -39,6 +39,7 @@ EVERY = pa.schema(
         ("list", pa.list_(pa.int32())),
         ("map", pa.map_(pa.string(), pa.int32())),
         ("row", pa.struct([("a", pa.int32()), ("b", pa.string())])),
+        ("document", pa.json_(pa.string())),
     ]
 )
 
@@ -48,8 +49,9 @@ def test_every_type_in_postgresql(postgres: Any) -> None:
     full = (
         *(1, True, -5, float("inf"), Decimal("-1.2500"), "ü'\"", b"\0\xff", noon.date()),
         *(noon.replace(tzinfo=dt.UTC), noon, [1, None], [("k", 2)], {"a": 1, "b": None}),
+        '{"a":[1.5,"x"]}',
     )
-    empty = (2, *([None] * 9), [], [], {"a": None, "b": None})
+    empty = (2, *([None] * 9), [], [], {"a": None, "b": None}, '"x"')
     told = {"table": "every", "connect": postgres.dsn}
     sink = DatabaseSink(database_options(told), ("id",), True)
     assert sink.write(*batch(("+I", *full), ("+I", *empty), schema=EVERY), 0, "id")
@@ -59,8 +61,8 @@ def test_every_type_in_postgresql(postgres: Any) -> None:
     )
     with postgres.connect() as connection:
         found = connection.execute("SELECT * FROM every ORDER BY id").fetchall()
-    assert found[0] == (1, False, *full[2:11], {"k": 2}, {"a": 1, "b": None})
-    assert found[1] == (2, *([None] * 9), [], {}, {"a": None, "b": None})
+    assert found[0] == (1, False, *full[2:11], {"k": 2}, {"a": 1, "b": None}, {"a": [1.5, "x"]})
+    assert found[1] == (2, *([None] * 9), [], {}, {"a": None, "b": None}, "x")
     read = sink.read(EVERY).sort_by("id")
     assert read.equals(batch(("+I", 1, False, *full[2:]), ("+I", *empty), schema=EVERY)[0])
     assert (sink.last_batch("id"), sink.last_batch("another")) == (1, None)
