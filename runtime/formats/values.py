@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from aggloom.errors import SpecError
+from aggloom.errors import DataError, SpecError
 from aggloom.runtime.formats import times
 from aggloom.runtime.formats.base import FormatSettings
 from aggloom.runtime.formats.inferred_values import as_inferred
@@ -213,7 +213,11 @@ def variant_reader(texts: bool) -> Reader:
 
     def read_value(value: Any) -> str:
         is_text = texts and isinstance(value, str)
-        return variant_text(value if is_text else write_document(value))
+        try:
+            return variant_text(value if is_text else write_document(value))
+        except (DataError, RecursionError):
+            # The one value is too deep, and other messages are not: it goes where unreadable ones go.
+            raise UnsaidError("which has too many levels for a VARIANT: declare a STRING") from None
 
     return read_value
 

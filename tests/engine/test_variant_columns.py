@@ -254,7 +254,8 @@ def test_formats_read_documents(tmp_path: Path) -> None:
             harness.read(file, format)
             harness.flush()
             assert harness.table() == [('{"a":[1.5,2.0E0],"b":null}',)], format
-    for text in ('{"k":1,"i":1,"v":{"a":1,"a":2}}', '{"k":1,"i":1,"v":"\\ud800"}'):
+    deep = '{"k":1,"i":1,"v":' + "[" * 400 + "]" * 400 + "}"
+    for text in ('{"k":1,"i":1,"v":{"a":1,"a":2}}', '{"k":1,"i":1,"v":"\\ud800"}', deep):
         (tmp_path / "bad.txt").write_text(text)
         harness = al.Harness.from_sql("SELECT v FROM t", {"t": DDL})
         with harness, pytest.raises(InputFormatError, match="column 'v'"):
