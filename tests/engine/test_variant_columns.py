@@ -289,9 +289,9 @@ def test_a_query_on_spark_takes_and_gives_sparks_own(spark: Any, tmp_path: Path)
         {"a": 1.5, "b": [1, 2.5]},
     ]
     (tmp_path / "in.csv").write_text('k,i,v\n3,1,"{""b"" : 1, ""a"":2}"\n')
-    pq.write_table(
-        pa.table({"k": [4], "i": [1], "v": ['{"b" : 1, "a":2}']}), tmp_path / "in.parquet"
-    )
+    ones = pa.array([4], pa.int32())
+    table = pa.table({"k": ones, "i": ones, "v": ['{"b" : 1, "a":2}']})
+    pq.write_table(table, tmp_path / "in.parquet")
     more = {
         format: al.read_changes(
             spark, tmp_path / f"in.{format}", format, DDL, streaming=format == "csv"
