@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.catalogue.registry import find
