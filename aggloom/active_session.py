@@ -1,4 +1,4 @@
-"""The Spark session that is active in this thread, where there is one: it is asked, and never started."""
+"""The Spark session that is active in this thread, if there is one; none is ever started here."""
 
 from __future__ import annotations
 

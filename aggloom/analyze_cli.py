@@ -1,4 +1,4 @@
-"""The command `aggloom analyze`: a query in figures, node by node."""
+"""The command `aggloom analyze`: figures of a query, node by node."""
 
 from __future__ import annotations
 

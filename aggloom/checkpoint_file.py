@@ -1,7 +1,7 @@
 """Files of a checkpoint as they may be read: regular files of bounded size, in the directory itself.
 
-Whoever hands over a checkpoint may have put a pipe, a device or a link in the place of a file. Reading one of them
-would wait for ever, not end, or show a file of this machine.
+A checkpoint from somebody else may contain a pipe, a device or a link in place of a file. Reading one of them could
+wait forever, never end, or show a file of this machine.
 """
 
 from __future__ import annotations

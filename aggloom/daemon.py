@@ -1,4 +1,4 @@
-"""The daemon that forks Spark's Python workers: our own, which has imported what workers of ours need.
+"""The daemon that forks Spark's Python workers: it has already imported the modules that aggloom's workers need.
 
 A worker that has nothing to do for a minute ends, and one that is forked from here instead has everything at hand.
 `al.session` names this module to Spark as `spark.python.daemon.module`.

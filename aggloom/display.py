@@ -1,4 +1,4 @@
-"""Values, tables and texts as people look at them: as text, and as HTML in which nothing of a user's is markup."""
+"""Values, tables and texts for display: as text, and as HTML in which users' data is never markup."""
 
 from __future__ import annotations
 

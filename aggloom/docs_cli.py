@@ -1,4 +1,4 @@
-"""The command `aggloom docs`: the pages that help texts and errors name, as they are in the package."""
+"""The command `aggloom docs`: the pages that help texts and errors refer to, from the package."""
 
 from __future__ import annotations
 

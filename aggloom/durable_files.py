@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all: written aside, synced, and renamed."""
+"""Files that exist complete or not at all: they are written under another name, synced, and renamed."""
 
 from __future__ import annotations
 

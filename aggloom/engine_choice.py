@@ -1,4 +1,4 @@
-"""The engine that jobs run on where they do not say one: Spark where it is installed, with Java, else the local one."""
+"""The engine of jobs that name none: Spark if it is installed, with Java, otherwise the local engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `aggloom forget`: a subject leaves a checkpoint."""
+"""The command `aggloom forget`: remove a subject from a checkpoint."""
 
 from __future__ import annotations
 

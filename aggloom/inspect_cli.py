@@ -1,4 +1,4 @@
-"""The commands `aggloom state` and `aggloom why`: what a checkpoint holds, and how a key came to its value."""
+"""The commands `aggloom state` and `aggloom why`: the contents of a checkpoint, and how a key got its value."""
 
 from __future__ import annotations
 

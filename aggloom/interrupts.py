@@ -1,7 +1,7 @@
 """Ctrl-C while Spark runs: noted, and acted upon between two calls of the JVM rather than in the middle of one.
 
-A call may not return, as where a batch waits in a sink. Then the process ends all the same: what a run leaves behind is
-whole at every moment, and the next run goes on from its last batch.
+A call may not return, for example if a batch waits in a sink. Then the process ends anyway: the files of a run are
+consistent at every moment, and the next run continues from its last batch.
 """
 
 from __future__ import annotations

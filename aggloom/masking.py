@@ -1,4 +1,4 @@
-"""Secrets in texts that people and files get to see: passwords in URLs, and values of options with such names."""
+"""Secrets in texts for people and files: passwords in URLs, and values of options with such names."""
 
 from __future__ import annotations
 

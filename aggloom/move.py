@@ -1,4 +1,4 @@
-"""The move of a query's checkpoint from one engine to the other, into a new directory, which is there whole or not."""
+"""The move of a query's checkpoint from one engine to the other, into a directory that is complete or absent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `aggloom move`: a query goes on with the other engine where it stopped."""
+"""The command `aggloom move`: continue a query on the other engine where it stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands `aggloom ui` and `aggloom report`: checkpoints as a page to look at."""
+"""The commands `aggloom ui` and `aggloom report`: web pages about checkpoints."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The one switch of what goes beyond the public interfaces of Java, Spark, Numba and the C library to be faster.
+"""The one switch for shortcuts beyond the public interfaces of Java, Spark, Numba and the C library.
 
-`AGGLOOM_PLATFORM=plain` turns all of it off: what is computed is the same, and takes longer (docs/spark.md).
+`AGGLOOM_PLATFORM=plain` turns all of them off: results are the same, and take longer (docs/spark.md).
 """
 
 from __future__ import annotations

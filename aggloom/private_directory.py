@@ -1,7 +1,7 @@
-"""Places that code may be loaded from: only where nobody else can have put it.
+"""Directories from which code may be loaded: only those in which nobody else can write.
 
-Python loads what is compiled from `__pycache__` beside a module, and Numba unpickles what it keeps there or in a cache
-of its own. A directory in which others may make files is therefore no place for modules, sticky or not.
+Python loads compiled code from `__pycache__` beside a module, and Numba unpickles what it keeps there or in a cache
+of its own. A directory in which others may create files is therefore not allowed for modules, sticky or not.
 
 Members of a group are others, unless the group is the user's own: that with the user's id, in which systems that make
 files group-writable (umask 002) put each user alone, and root's.

@@ -1,4 +1,4 @@
-"""`aggloom estimate`: files with samples of tables, and what a query over them will remember."""
+"""`aggloom estimate`: files with samples of tables, and the estimated state of a query over them."""
 
 from __future__ import annotations
 

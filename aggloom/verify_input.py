@@ -1,4 +1,4 @@
-"""The input of a checkpoint as a script: what each batch has read, as far as the sources still have it."""
+"""The input of a checkpoint as a script: the input of each batch, as far as the sources still have it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sink of a query beside the table that the query has over its input."""
+"""The comparison of a query's sink with the table that the query gives over its input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Directories that are written to: one that is read-only, closed to the user or full is named before anything runs."""
+"""Directories that are written to: one that is read-only, not accessible or full is reported before anything runs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Forgetting on the local engine: a batch that removes the keys of a subject, and a commit without older files.
 
 The query runs one batch without input in which each operator loses the subject's keys and retracts their results, as if
-the subject's rows had been deleted at the source. Its commit has the whole state anew; older files are deleted then.
-A note in the checkpoint keeps other runs out until that is done: a kill at any point is made good by a second call.
+the subject's rows had been deleted at the source. Its commit contains the whole state; older files are then deleted.
+Until that is done a note in the checkpoint keeps other runs out: after a kill at any point a second call finishes it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Forgetting on Spark: the query moves to the local engine, forgets there, and moves back into its own directory.
 
 Spark's store keeps old versions of the state in files of its own, from which nothing can be removed. A move makes new
-files. While it goes on, two directories stand beside the checkpoint, whose names end in `.forgetting` and `.forgotten`.
+files. Meanwhile there are two directories beside the checkpoint, whose names end in `.forgetting` and `.forgotten`.
 """
 
 from __future__ import annotations

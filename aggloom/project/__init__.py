@@ -1,4 +1,4 @@
-"""A project to begin with: a job, tests of it, changes to run it on, and a README that says what to do with them."""
+"""A project to start with: a job, tests of it, changes to run it on, and a README with instructions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `aggloom test`: finds files of tests, runs those that are asked for, and says what differs."""
+"""The command `aggloom test`: find test files, run the chosen tests, and show the differences."""
 
 from __future__ import annotations
 

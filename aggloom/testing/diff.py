@@ -1,4 +1,4 @@
-"""The difference of two tables as lines: what is missing, what is too much, and where a row differs."""
+"""The difference of two tables as lines: missing rows, unexpected rows, and differing values."""
 
 from __future__ import annotations
 

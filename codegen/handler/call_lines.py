@@ -1,4 +1,4 @@
-"""The lines of a generated module that work for each call, as the comments in it say."""
+"""The lines of a generated module that belong to each call, for the comments in it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Lowering: a catalogue expression over fields, views and arguments becomes the text of generated code.
 
-The functions that catalogue expressions may use, and what they become for each kind of number, stand here; those over
-views, with each kind of view (codegen/views/). What is lowered comes with the names that it uses. A kind is how state
-holds a number: `int` (int64), `wide` (192 bits), `float` (an exact sum of doubles), `word` (64 bits that sort as the
-value does) or `double` (a float64 as it is).
+This module has the functions that catalogue expressions may use, and their form for each kind of number; functions
+over views are with each kind of view (codegen/views/). A lowered expression lists the names that it uses. A kind says
+how state stores a number: `int` (int64), `wide` (192 bits), `float` (an exact sum of doubles), `word` (64 bits that
+sort as the value does) or `double` (an unchanged float64).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The automaton of a pattern: states in which a row was mapped to a variable, each with its ways on in order.
+"""The automaton of a pattern: states in which a row was mapped to a variable, each with its transitions in order.
 
-State 0 is before the first row. A way on is a state, whose variable the next row has to be mapped to, or ACCEPT: the
-rows so far are a match. The first way that leads to a match is taken, so that the order is the preference of SQL.
+State 0 is before the first row. A transition leads to a state, to whose variable the next row must be mapped, or to
+ACCEPT: the rows so far are a match. The first transition that leads to a match is used, so their order is the
+preference of SQL.
 """
 
 from __future__ import annotations

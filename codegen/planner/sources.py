@@ -1,4 +1,4 @@
-"""The modules that a plan runs, as they are generated: handlers, conditions of joins, filters and projections.
+"""The generated modules of a plan: handlers, conditions of joins, filters and projections.
 
 They are the texts that engines load, so that a debugger that steps into one shows the same lines.
 """

@@ -1,6 +1,6 @@
 """The order in which a result is shown: ORDER BY of the outermost query, taken out of it.
 
-A changelog has no order, so the plan computes the rows, and whoever shows them sorts them.
+A changelog has no order, so the plan computes the rows, and the code that shows them sorts them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A wrapper of a class without `retract`, which keeps the live rows of a key over changes.
 
-Its state is that of the class, the arguments of the live rows with their counts, and whether the first has to be made
-anew. A row that comes is added at once. After one that goes, and after a merge, the state is folded anew from `create`
-when the next result is read. Equal rows are folded one after the other, in the place of the first of them.
+Its state is that of the class, the arguments of the live rows with their counts, and a flag that the first must be
+computed again. A new row is accumulated at once. After a retraction or a merge, all live rows are accumulated again
+from `create` when the next result is read; equal rows follow one another, at the position of the first.
 """
 
 from __future__ import annotations

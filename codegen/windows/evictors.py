@@ -1,6 +1,6 @@
 """Evictors: the rows that a window drops when it fires. Built-in ones, and the interface of those that users write.
 
-With an evictor a window keeps its rows as they came, and adds them up anew each time it fires.
+With an evictor a window keeps its rows in order of arrival, and aggregates them again each time it fires.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The tables of a checkpoint after one commit: its result, as sink `table` keeps it, and the rows of its operators.
 
-A query that runs goes on meanwhile. The sink is written before the commit, so a table that is one batch ahead is waited
-for, and the operators are read at the batch of the table.
+The query may run meanwhile. The sink is written before the commit. So if the table is one batch ahead, the reader waits
+for the commit, and reads the operators at the batch of the table.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Options of sinks: a dataclass each, from which the entries of jobs and scripts follow.
 
-They are read from a mapping, each by its name and its type; what nobody reads is refused. In CREATE TABLE an option is
+They are read from a mapping, each by its name and its type; unknown entries are refused. In CREATE TABLE an option is
 `sink.NAME`, unless its field has another word for it.
 """
 

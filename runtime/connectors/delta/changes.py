@@ -1,4 +1,4 @@
-"""A Delta table as a source: the table as it is, then what each version changes.
+"""A Delta table as a source: the current table, then the changes of each version.
 
 The change data feed tells which rows a version retracted and put. A table without one can be read as long as its
 versions only add rows.

@@ -1,4 +1,4 @@
-"""An Iceberg table as a source: the table as it is, then what each snapshot changes, by its data files.
+"""An Iceberg table as a source: the current table, then the changes of each snapshot, by its data files.
 
 A snapshot that rewrites files takes the rows of the old ones back and puts those of the new ones; what both have
 cancels out. Rows that are taken out of files by delete files are refused.

@@ -2,8 +2,8 @@
 
 Spark's checkpoint is made by Spark: one batch of the query itself, over tables without rows, in which each bucket takes
 its state from the directory that was handed over and sets its timers. What that batch has written then gets the number
-of the last batch of the local engine, and Spark goes on with the next. The directory goes as the last step: whatever is
-killed before begins anew.
+of the last batch of the local engine, and Spark continues with the next. The directory is deleted as the last step: a
+start that is killed before that begins again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CSV files on Spark: it lists them and hands over their bytes, and workers read these as every other engine does."""
+"""CSV files on Spark: Spark lists them and passes their bytes to workers, which read them as on every other engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of files as streams of changes: Spark keeps how far they are read, and hands out pieces; workers read these.
+"""Tables of files as streams of changes: Spark stores the position, and passes pieces to workers, which read them.
 
 A piece is a text: no row crosses from Python into the JVM before it is packed.
 """

@@ -1,4 +1,4 @@
-"""Topics fetched where their rows are packed: Spark keeps the offsets, and hands out ranges of them as texts.
+"""Topics fetched where their rows are packed: Spark stores the offsets, and passes ranges of them to tasks as texts.
 
 A worker fetches its ranges by librdkafka, decodes the messages in blocks and packs the rows: no message enters Java.
 """

@@ -1,6 +1,6 @@
 """The journal of a running query, in its checkpoint for those who watch it: its plan, and a line for each batch.
 
-Both files lie beside Spark's own, on a local disk only. A thread beside the query writes them, so that no batch waits
+Both files are beside Spark's own, on a local disk only. A thread beside the query writes them, so that no batch waits
 for it. The same thread warns of dropped rows, wherever the checkpoint is.
 """
 
