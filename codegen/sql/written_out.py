@@ -1,7 +1,8 @@
 """Forms of a SELECT that others say, too, and are written out so: DISTINCT ON, LATERAL aggregates, MAX_BY(x, y, n).
 
 `SELECT DISTINCT ON (k) .. ORDER BY k, t` takes the first row of each key: a Top-1. A LATERAL sub-query that aggregates
-without GROUP BY has one row for each row to its left: each of its columns is a sub-query with one value.
+without GROUP BY has one row for each row to its left: each of its columns is a sub-query with one value. Any other one
+is a join (`lateral_rows.py`).
 MAX_BY(x, y, n) is the beginning of a list in order.
 """
 
@@ -12,6 +13,8 @@ from sqlglot import exp
 from aggloom.codegen.catalogue.registry import canonical
 from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.errors import place_error, refusal, span
+from aggloom.codegen.sql.lateral_rows import join_lateral_rows
+from aggloom.codegen.sql.lateral_top import lateral_top
 from aggloom.codegen.sql.scope import bare, name_item, pretty, text_of
 from aggloom.errors import SqlError
 
@@ -31,6 +34,10 @@ def write_out(tree: exp.Expression) -> None:
             _number_rows(select, distinct)
         for join in list(select.args.get("joins") or []):
             _ask_for_values(select, join)
+        joins = list(select.args.get("joins") or [])
+        # Of one table no join is needed.
+        for join in joins if joins and lateral_top(select) is None else ():
+            join_lateral_rows(select, join)
 
 
 def _list_greatest(call: CallNode) -> None:

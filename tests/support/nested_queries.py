@@ -1,5 +1,5 @@
 """Random queries in which any operator may stand over any other: joins, sub-queries, OVER, ranks, limits, sets, sums,
-unnested arrays.
+unnested arrays, and the constructs of `nested_constructs`.
 
 Where ties would leave the answer open, rows are ordered by all of their columns.
 """
@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hypothesis import strategies as st
-from queries import Columns, Query, Steps
+from nested_constructs import ConstructSteps
+from queries import Columns, Query
 
 _JOINS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN")
-_WAYS = ("ASC NULLS FIRST", "ASC NULLS LAST", "DESC NULLS FIRST", "DESC NULLS LAST")
 _FRAMES = (
     "",
     "ROWS BETWEEN 1 PRECEDING AND CURRENT ROW",
@@ -20,23 +20,25 @@ _FRAMES = (
     "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
     "GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE GROUP",
     "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW EXCLUDE CURRENT ROW",
+    "GROUPS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE TIES",
+    "RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE NO OTHERS",
 )
 
 
-class NestedSteps(Steps):
+class NestedSteps(ConstructSteps):
     """The named queries of a script of all operators."""
 
     def block(self, depth: int) -> tuple[str, Columns]:
-        kinds = [self.aggregate, self.aggregate, self.project, self.join_sources, self.join_sources]
+        kinds = [self.aggregate] * 3 + [self.project] * 2 + [self.join_sources] * 3
         kinds += [
             self.ask_subquery,
             self.number_rows,
             self.number_rows,
             self.limit_rows,
             self.itself,
-            self.unnest_rows,
-            self.unnest_rows,
         ]
+        kinds += [self.unnest_rows, self.list_values, self.ask_laterally, self.pivot_rows]
+        kinds += [self.unpivot_rows, self.keep_firsts, self.open_rows, self.recur]
         if depth:
             kinds += [self.unite_sources]
         made: tuple[str, Columns] = self.any(*kinds)(depth)
@@ -51,25 +53,6 @@ class NestedSteps(Steps):
             timed = self.any(timed, timed, f"({self.condition(columns)} OR {timed})")
             return f" WHERE {timed} AND {self.condition(columns)}"
         return super().where(columns)
-
-    def alias_source(self, depth: int) -> tuple[str, str, Columns]:
-        """A source with a name of its own, and its columns under that name."""
-        source, columns = self.source(depth)
-        alias = self.name("a")
-        if source.startswith("("):
-            alias = source.rpartition(" AS ")[2]
-        else:
-            source = f"{source} AS {alias}"
-        return source, alias, {f"{alias}.{name}": kind for name, kind in columns.items()}
-
-    def exact(self, depth: int) -> tuple[str, Columns]:
-        """A source of columns whose order DuckDB and aggloom cannot see differently."""
-        source, columns = self.source(depth)
-        exact = [name for name, kind in columns.items() if kind != "real"]
-        if not exact:
-            source, columns = "t", {"k": "text", "g": "int", "x": "int", "d": "dec"}
-            exact = list(columns)
-        return source, {name: columns[name] for name in self.some(exact, 1, 4)}
 
     def join_sources(self, depth: int) -> tuple[str, Columns]:
         """Two sources, joined by columns of the same kind, perhaps under a further condition."""
@@ -121,6 +104,10 @@ class NestedSteps(Steps):
             f"{a} {no}IN (SELECT {b} FROM {right})",
             f"{no}EXISTS (SELECT 1 FROM {right} WHERE {a} = {b} AND {self.condition(other)})",
             f"{a} {self.any('=', '>', '<=')} (SELECT {self.any('MIN', 'MAX')}({b}) FROM {right})",
+            f"({a} {no}IN (SELECT {b} FROM {right}{self.where(other)}) OR {self.condition(own)})",
+            f"(SELECT COUNT(*) FROM {right} WHERE {a} = {b}) {self.any('>', '<')} {self.any(1, 2)}",
+            f"{a} {self.any('>=', '<')} {self.any('ANY', 'ALL')} (SELECT {b} FROM {right} WHERE {b} IS NOT NULL)",
+            f"{no}EXISTS (SELECT {b} FROM {right} WHERE {b} = {a} GROUP BY {b} HAVING COUNT(*) > 1)",
         )
         chosen = {name: self.name("q") for name in self.some(list(own), 1, 4)}
         select = ", ".join(f"{name} AS {alias}" for name, alias in chosen.items())
@@ -136,6 +123,9 @@ class NestedSteps(Steps):
         calls = [(rank, "int"), (rank, "int")]
         calls += [(f"COUNT({name}) {over} {self.any(*_FRAMES)})", "int")]
         calls += [(f"{self.any('LAG', 'LEAD')}({name}) {over})", columns[name])]
+        calls += [(f"{self.any('FIRST_VALUE', 'LAST_VALUE')}({name}) {over})", columns[name])]
+        calls += [(f"{self.any('LAG', 'LEAD')}({name}, 2) {over})", columns[name])]
+        calls += [(f"NTILE(2) {over})", "int")]
         if columns[name] == "int":
             calls += [(f"SUM({name}) {over} {self.any(*_FRAMES)})", "int")]
         if columns[name] != "bool":
@@ -173,11 +163,6 @@ class NestedSteps(Steps):
         unnested = f"UNNEST({array}){by} AS {table}({', '.join(made)})"
         sql = f"SELECT {select} FROM {source}{how}{unnested}{on}{where}"
         return sql, {own: there[name] for name, own in chosen.items()}
-
-    def order(self, columns: Columns) -> str:
-        """An order of rows by all of their columns."""
-        names = self.some(list(columns), len(columns), len(columns))
-        return ", ".join(f"{name} {self.any(*_WAYS)}" for name in names)
 
 
 def nested_query(seed: int, depth: int = 3) -> Query:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -58,6 +59,22 @@ SETS = "/*sets*/"
 AND_SETS = "/*and sets*/"
 
 
+_EITHER = re.compile("‹([^‹›]*)¦([^‹›]*)¦([^‹›]*)›")
+
+
+def either(spark: str, flink: str, duck: str) -> str:
+    """A text that differs by dialect and for DuckDB; such texts nest."""
+    return f"‹{spark}¦{flink}¦{duck}›"
+
+
+def _pick(text: str, which: Literal["spark", "flink", "duck"]) -> str:
+    """A text with one of each three."""
+    place = ("spark", "flink", "duck").index(which) + 1
+    while "‹" in text:
+        text = _EITHER.sub(lambda match: str(match[place]), text)
+    return text
+
+
 @dataclass(frozen=True)
 class Query:
     """A script whose last statement is the query; `steps` are the named queries before it."""
@@ -70,15 +87,16 @@ class Query:
     @property
     def sql(self) -> str:
         """The script as aggloom reads it."""
+        text = self._with()
         if self.form == "views":
             views = (f"CREATE TEMPORARY VIEW {name} AS {sql};" for name, sql in self.steps)
-            return " ".join([*views, self.last])
-        return self._with()
+            text = " ".join([*views, self.last])
+        return _pick(text, "flink" if self.dialect == "flink" else "spark")
 
     @property
     def duck(self) -> str:
         """The same for DuckDB."""
-        text = self._with().replace(AND_SETS, "AND COUNT(*) > 0")
+        text = _pick(self._with(), "duck").replace(AND_SETS, "AND COUNT(*) > 0")
         text = text.replace(SETS, "HAVING COUNT(*) > 0")
         text = text.replace("LEFT SEMI", "SEMI").replace("LEFT ANTI", "ANTI")
         if self.dialect == "flink":
@@ -104,6 +122,9 @@ _BASE: Columns = {
     "f": "real",
     "ok": "bool",
 }
+
+
+_SETS = ("INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL")
 
 
 class Steps:
@@ -177,7 +198,7 @@ class Steps:
         for name, partner in self.some(pairs, 1, 3):
             if partner not in chosen.values():
                 chosen[name] = partner
-        word = self.any("UNION ALL", "UNION ALL", "UNION", "INTERSECT", "EXCEPT")
+        word = self.any("UNION ALL", "UNION ALL", "UNION", *_SETS)
         first = f"SELECT {', '.join(chosen)} FROM {left}{self.where(own)}"
         second = f"SELECT {', '.join(chosen.values())} FROM {right}{self.where(other)}"
         step = self.step(f"{first} {word} {second}")
