@@ -201,10 +201,16 @@ class ScalarSpark(Spark):  # type: ignore[misc]
     TIME_MAPPING: ClassVar[dict[str, str]] = {}
 
     class Tokenizer(Spark.Tokenizer):  # type: ignore[misc]
+        # A text between two of them stands as it is, as in PostgreSQL and Databricks.
+        RAW_STRINGS: ClassVar = [*Spark.Tokenizer.RAW_STRINGS, "$$"]
+
         def tokenize(self, sql: str) -> list[Token]:
             """The tokens of a text, of which one holds a whole literal."""
             tokens: list[Token] = []
             for token in super().tokenize(sql):
+                # r'..', $$..$$ and N'..' are texts as any other.
+                if token.token_type in (TokenType.RAW_STRING, TokenType.NATIONAL_STRING):
+                    token = Token(TokenType.STRING, token.text, *_place(token), token.comments)
                 if tokens and _is_row_type(tokens, token):
                     tokens[-1] = Token(TokenType.STRUCT, "STRUCT", *_place(tokens[-1]))
                 if tokens and _is_doubled(tokens[-1], token, sql):
@@ -254,21 +260,30 @@ class ScalarSpark(Spark):  # type: ignore[misc]
         COLON_IS_VARIANT_EXTRACT = True
         KEEPS_CHAR: ClassVar = False
         """True if CHAR and VARCHAR stay without a length too, for whoever reads the query to say what they are."""
+        _tries_type = False
 
         def _parse_csv(self, parse_method: Any, sep: TokenType = TokenType.COMMA) -> list[Any]:
             """The items between commas, of which none is missing."""
 
             def parse_item() -> Any:
                 item = parse_method()
-                if item is None and self._prev.token_type == sep:
+                if item is None and self._prev.token_type == sep and not self._tries_type:
                     self.raise_error("Expected something after the comma", self._prev)
                 return item
 
             return super()._parse_csv(parse_item, sep)  # type: ignore[no-any-return]
 
         def _parse_types(self, *args: Any, **options: Any) -> Any:
-            # Hive's parser takes the lengths of CHAR and VARCHAR away.
-            kind = super(HiveParser, self)._parse_types(*args, **options)
+            # Flink's name of BINARY; a column may be called so, and is where a type is only tried.
+            if not options.get("check_func") and self._match_text_seq("BYTES"):
+                return exp.DataType.build("BINARY", dialect="spark")
+            # ARRAY(NULL, x) is tried as a type, of which x is none; then it is read as a call.
+            before, self._tries_type = self._tries_type, bool(options.get("check_func"))
+            try:
+                # Hive's parser takes the lengths of CHAR and VARCHAR away.
+                kind = super(HiveParser, self)._parse_types(*args, **options)
+            finally:
+                self._tries_type = before
             plain = isinstance(kind, exp.DataType) and not self.KEEPS_CHAR
             return kind.transform(_plain_text) if plain else kind
 

@@ -17,6 +17,7 @@ import sqlglot
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
+from aggloom.codegen.scalar.dialect import ScalarSpark
 from aggloom.codegen.sql.errors import check_text, place_error, syntax_error, underline_errors
 from aggloom.errors import UnsupportedSqlError
 
@@ -42,7 +43,7 @@ def check_nesting(sql: str) -> None:
     """Raise UnsupportedSqlError where a text nests deeper than MAX_NESTING, and SqlError where it is no text."""
     check_text(sql)
     try:
-        tokens = sqlglot.tokenize(sql, dialect="spark")
+        tokens = sqlglot.tokenize(sql, dialect=ScalarSpark)
     except SqlglotError as error:
         raise syntax_error(sql, error) from None
     depth = signs = 0

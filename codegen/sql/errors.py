@@ -95,6 +95,13 @@ def _underline(message: str, sql: str, where: Place) -> str:
     return message if place is None else f"{message}\nAt {excerpt(sql, *place)}"
 
 
+_PARTS = {
+    "Required keyword: ": "something is missing here",
+    "Expecting )": "a closing parenthesis is expected here",
+}
+"""What the parser says in words of its own, by how it begins, and in those of the reader."""
+
+
 def syntax_error(sql: str, error: SqlglotError) -> SqlError:
     """The typed error of text that does not parse."""
     if isinstance(error, ParseError) and error.errors:
@@ -104,6 +111,8 @@ def syntax_error(sql: str, error: SqlglotError) -> SqlError:
             .split(" but got <Token")[0]
             .split(" for <class")[0]
         )
+        plain = (words for begin, words in _PARTS.items() if description.startswith(begin))
+        description = next(plain, description)
         text = str(detail.get("highlight") or "")
         start = _offset(sql, int(detail.get("line") or 1), int(detail.get("col") or 1)) - len(text)
         place = (max(start, 0), max(start, 0) + len(text))

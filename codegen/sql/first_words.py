@@ -31,7 +31,7 @@ _AS_IT_IS: Final = (
 _RESULT: Final = "run the query itself: its result is a changelog"
 _SHELL: Final = "take it out of the script: it is a command of a shell"
 _SET: Final = (
-    "`aggloom run` runs the script; al.sql and the harness take one of its INSERTs at a time"
+    "`aggloom run` runs the script, and al.ScriptHarness has a harness for each INSERT; al.sql and al.Harness take one"
 )
 _REFUSED: Final[dict[tuple[str, ...], str]] = {
     ("UPDATE",): _AT_SOURCE,

@@ -194,7 +194,7 @@ class Scope:
             return column
 
         # CAST to VARCHAR(n) and its kin are written out before names are looked at.
-        tree = with_sized_casts(node, self.dialect).transform(visit)
+        tree = _read_fields(with_sized_casts(node, self.dialect).transform(visit))
         if flink:
             for part in tree.find_all(exp.Bracket):
                 self._count_from_zero(part)
@@ -325,6 +325,17 @@ def path(node: exp.Expression) -> list[str]:
     return [part.name for part in node.parts] if isinstance(node, exp.Column) else []
 
 
+def _read_fields(tree: exp.Expression) -> exp.Expression:
+    """The expression with fields in brackets where a dot stands behind a value: `f(x).a`, `a[0].b`."""
+    root = exp.paren(tree, copy=False)
+    # The innermost first: of `f(x).a.b` the field a.
+    for dot in reversed(list(root.find_all(exp.Dot))):
+        if not path(dot) and isinstance(dot.expression, exp.Identifier):
+            name = exp.Literal.string(dot.expression.name)
+            dot.replace(exp.Bracket(this=dot.this, expressions=[name]))
+    return root.this
+
+
 def own_name(item: exp.Expression, resolved: exp.Expression) -> str:
     """Return the name of an item without an alias: a column or field by its name, others as Spark calls them."""
     if isinstance(resolved, exp.Column):
@@ -336,7 +347,8 @@ def own_name(item: exp.Expression, resolved: exp.Expression) -> str:
     sized = any(cast.to.expressions for cast in casts)
     # A cast that the dialect has added is no part of the name.
     is_cast = len(casts) < len(list(resolved.find_all(exp.Cast)))
-    return pretty(bare(item) if sized or is_cast else resolved)
+    is_field = isinstance(bare(item), exp.Dot)
+    return pretty(bare(item) if sized or is_cast or is_field else resolved)
 
 
 def make_column(name: str) -> exp.Column:
@@ -376,4 +388,5 @@ def pretty(node: exp.Expression) -> str:
     for identifier in copy.find_all(exp.Identifier):
         identifier.set("quoted", not re.fullmatch(r"\w+", identifier.name))
     text = text_of(copy)
-    return f"({text})" if isinstance(node, exp.Binary) else text
+    is_operation = isinstance(node, exp.Binary) and not isinstance(node, exp.Dot)
+    return f"({text})" if is_operation else text

@@ -329,7 +329,7 @@ def _find_token(
     types: tuple[TokenType, ...], sql: str, otherwise: Span | None = None
 ) -> Span | None:
     """Return the place of the first token of these types, of which the syntax tree knows none."""
-    for token in sqlglot.tokenize(sql, dialect="spark"):
+    for token in sqlglot.tokenize(sql, dialect=AggloomSpark):
         if token.token_type in types:
             return token.start, token.end + 1
     return otherwise

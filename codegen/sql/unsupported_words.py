@@ -22,6 +22,7 @@ _PHRASES: Final[dict[tuple[str, ...], str]] = {
     ("EMIT", "WITH"): "SET 'table.exec.emit.early-fire.enabled' and the other emit options",
     ("EMIT", "CHANGES"): _CHANGES,
     ("EMIT", "ON", "UPDATE"): _CHANGES,
+    ("EMIT", "AFTER"): "take it out: windows give their results when they end",
     ("EMIT", "FINAL"): "take it out: windows give their results when they end",
     **{
         (name, "("): _MODELS

@@ -233,3 +233,31 @@ def test_half_a_character_is_refused(query: str) -> None:
     with pytest.raises(SqlError, match="half a character") as raised:
         al.Harness.from_sql(query, {"t": "k INT"})
     str(raised.value).encode()
+
+
+def test_texts_between_dollars_and_arrays_that_begin_with_null() -> None:
+    sql = "SELECT DISTINCT $$it's; -- \\n$$ AS a, ARRAY(NULL, g, 3)[2] AS b FROM t WHERE k = N'a'"
+    assert table(sql) == [("it's; -- \\n", 3)]
+    assert table("SELECT DISTINCT CAST(k AS BYTES) AS bytes FROM t WHERE k = $$a$$") == [(b"a",)]
+    with pytest.raises(SqlError, match="a quote or a comment is not closed"):
+        table("SELECT $$a FROM t")
+
+
+@pytest.mark.parametrize(
+    ("sql", "match"),
+    [
+        ("SELECT k FROM t WHERE", "something is missing here"),
+        ("SELECT (k FROM t", "a closing parenthesis is expected here"),
+        (
+            "SELECT /*+ LOOKUP('table'='t') */ k FROM t",
+            "the hint LOOKUP of a SELECT without a join",
+        ),
+        (
+            "SELECT CURRENT_WATERMARK(x) FROM t",
+            "CURRENT_WATERMARK is not supported here: its value",
+        ),
+    ],
+)
+def test_refusals_in_plain_words(sql: str, match: str) -> None:
+    with pytest.raises(SqlError, match=match):
+        table(sql)

@@ -78,6 +78,25 @@ ONE, TWO = {"p": 7, "q": "c"}, {"x": 1, "y": "b", "z": {"p": 7, "q": "c"}}
             "k i s x n",
             [("a", 1, TWO, 5, 1)],
         ),
+        # In EXISTS they do not matter.
+        ("SELECT i FROM t WHERE EXISTS (SELECT r.* FROM u WHERE u.w = t.s.x + 2)", "i", [(1,)]),
+        (
+            "SELECT i FROM t WHERE NOT EXISTS (SELECT u.r.*, w FROM u WHERE u.k = t.k)",
+            "i",
+            [(2,), (3,)],
+        ),
+        (
+            "SELECT EXISTS (SELECT t.s.z.* FROM u WHERE u.k = t.k) AS e FROM t WHERE i = 1",
+            "e",
+            [(True,)],
+        ),
+        # A field of a value that is no column.
+        (
+            "SELECT NAMED_STRUCT('p', i, 'q', k).q AS q, (ELEMENT_AT(ARRAY(s), 1)).z.p AS p, "
+            "CAST(ROW(i, k) AS ROW<a INT, b STRING>).a AS a FROM t WHERE i = 1",
+            "q p a",
+            [("a", 7, 1)],
+        ),
     ],
 )
 def test_the_fields_are_columns(

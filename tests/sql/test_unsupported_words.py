@@ -21,6 +21,7 @@ TABLES = {"t": "i INT, v STRING, emit INT, ts TIMESTAMP, `a:b` INT", "u": "i INT
         ),
         ("SELECT i FROM t EMIT ON WINDOW CLOSE", "EMIT ON WINDOW CLOSE is", "EMIT ON WINDOW"),
         ("SELECT i FROM t EMIT CHANGES", "EMIT CHANGES is", "EMIT CHANGES"),
+        ("SELECT i FROM t EMIT AFTER WATERMARK", "EMIT AFTER is", "EMIT AFTER"),
         (
             "WITH RECURSIVE r AS (SELECT i FROM s), s AS (SELECT i FROM r) SELECT i FROM r",
             "WITH RECURSIVE, where r reads s, which follows it, is",

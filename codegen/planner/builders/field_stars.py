@@ -16,6 +16,7 @@ from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.errors import place_error, span
 from aggloom.codegen.sql.scope import path
 from aggloom.codegen.sql.stars import select_star_columns
+from aggloom.codegen.sql.subqueries import unwrap_query
 from aggloom.errors import TypeMismatchError, UnknownColumnError
 
 _SOURCES = ("from_", "joins", "laterals")
@@ -46,6 +47,18 @@ def write_fields_out(tree: exp.Select, plan: Callable[[exp.Expression], Node]) -
             items += [f for _, f in select_star_columns(star, fields)] if item is star else [item]
         select.set("expressions", items)
     return tree
+
+
+def take_stars_off(query: exp.Expression) -> exp.Expression:
+    """The query of EXISTS with `s` for each `s.*` of a column, as no field of it matters; the same if it has none."""
+    select = unwrap_query(query)
+    if not isinstance(select, exp.Select) or not any(_find_field_stars(select)):
+        return query
+    select = select.copy()
+    for owner, star in list(_find_field_stars(select)):
+        if owner is select:
+            star.replace(_read_field(star))
+    return select
 
 
 def _find_field_stars(tree: exp.Select) -> Iterator[tuple[exp.Select, exp.Expression]]:

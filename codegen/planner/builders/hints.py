@@ -43,6 +43,9 @@ def ttls_of(tree: exp.Select, names: set[str]) -> dict[str, int]:
         if name.upper() == _OPTIONS:
             fix = "write it behind the table's name: FROM t /*+ OPTIONS('key' = 'value') */"
             raise refusal(place, f"the hint {_OPTIONS} after SELECT is", fix)
+        if name.upper() == LOOKUP:
+            fix = "take it out, for it is about a join with FOR SYSTEM_TIME AS OF"
+            raise refusal(place, f"the hint {name} of a SELECT without a join is", fix)
         if name.upper() != _TTL:
             known = nearest(name.upper(), [_TTL, LOOKUP])
             raise refusal(place, f"the hint {name} is", f"take it out. {known}".rstrip("."))

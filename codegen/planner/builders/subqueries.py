@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from aggloom.codegen.planner.builders.clause import Clause
+from aggloom.codegen.planner.builders.field_stars import take_stars_off
 from aggloom.codegen.planner.builders.join_tree import JoinedParts, Leaf, Tree, plan_of_tree, sunk
 from aggloom.codegen.planner.builders.subquery_marks import FIX, distinct_rows
 from aggloom.codegen.planner.builders.subquery_rows import (
@@ -52,7 +53,7 @@ def join_test(clause: Clause, condition: exp.Expression) -> None:
     kind: JoinKind = "anti" if negative else "semi"
     compared = split_quantifier(inner)
     if isinstance(inner, exp.Exists):
-        body = plan_subquery(clause, inner.this)
+        body = plan_subquery(clause, take_stars_off(inner.this))
         _join(clause, kind, body.tree, body.on, inner)
     elif compared is not None:
         comparison, word, query = compared
@@ -178,7 +179,7 @@ def _value(clause: Clause, node: exp.Expression, loose: bool) -> exp.Expression:
 
 def _existence(clause: Clause, node: exp.Exists) -> exp.Expression:
     """EXISTS as a value."""
-    query = unwrap_query(node.this)
+    query = unwrap_query(take_stars_off(node.this))
     if is_single(query):
         if not query.args.get("having"):
             # An aggregate without GROUP BY has one row at all times.
