@@ -34,6 +34,7 @@ from aggloom.codegen.planner.rules.fragments import fragments
 from aggloom.codegen.planner.rules.horizons import horizons
 from aggloom.codegen.planner.rules.incremental import incremental
 from aggloom.codegen.planner.rules.join_state import join_state
+from aggloom.codegen.planner.rules.lift_projections import lift_projections
 from aggloom.codegen.planner.rules.logged_changes import logged_changes
 from aggloom.codegen.planner.rules.monotonic_extremes import monotonic_extremes
 from aggloom.codegen.planner.rules.multi_join import multi_join
@@ -79,6 +80,8 @@ RULES: tuple[Rule, ...] = (
     # Once more, for what the split has made.
     monotonic_extremes,
     clock_columns,
+    # After columns that nobody reads are gone: those that are left say which side is wider.
+    lift_projections,
     # While aggregates still stand right above their joins, without an exchange between.
     spread_joins,
     multi_join,

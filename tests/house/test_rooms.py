@@ -353,6 +353,7 @@ NAMED = {
     "codegen/planner/builders/logical.py": {"AggregateNode"},
     "codegen/planner/builders/lookup_join.py": {"Dimension", "LookupJoin"},
     "codegen/planner/builders/spec_plan.py": {"AggregateNode"},
+    "codegen/planner/rules/lift_projections.py": {"Join"},
     "codegen/planner/rules/monotonic_extremes.py": {"AggregateNode"},
     "codegen/planner/builders/match.py": {"MatchRows"},
     "codegen/planner/builders/over_window.py": {"Over"},
