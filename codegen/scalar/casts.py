@@ -21,6 +21,7 @@ from aggloom.codegen.scalar.lowered_expression import (
     type_text,
 )
 from aggloom.codegen.scalar.lowering import ExpressionLowering
+from aggloom.codegen.scalar.nested_texts import nested_to_text
 from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.promotion import FLOATS, INTEGERS, is_decimal, is_number
 from aggloom.codegen.scalar.spark_text import spark_text
@@ -279,6 +280,8 @@ def _to_text(
         return call("scalar.timestamp_to_text({0})", pa.string(), wall_clock(low, value))
     if value.type == TIME_OF_DAY:
         return call("scalar.times_of_day.time_to_text({0})", pa.string(), value)
+    if pa.types.is_nested(value.type):
+        return nested_to_text(value, lambda part: cast(low, part, pa.string(), node))
     raise _cast_error(value, pa.string(), node)
 
 

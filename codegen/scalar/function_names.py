@@ -16,7 +16,6 @@ _PLACES: Final = (exp.Hint, exp.Table, exp.Lateral, exp.TableFromRows)
 """Parents below which an exp.Anonymous is no scalar function: a hint, or a source in FROM."""
 _OWN: Final = frozenset({"proctime"})
 _FIXES: Final = {
-    "current_watermark": "write NOW() in WHERE for rows that leave by the clock; windows drop late rows",
     "inet_aton": "write a column of the input that holds it",
     "inet_ntoa": "write a column of the input that holds it",
     "object_of": "write NAMED_STRUCT('field', value, ..)",
@@ -29,6 +28,11 @@ _FIXES: Final = {
     "dayofweek_iso": "write WEEKDAY(d) + 1",
 }
 """Spark's names in place of functions of Flink and others."""
+_CUT: Final = {
+    "current_watermark": "windows drop late rows, and hand them out with late_rows=True; for rows that leave by the "
+    "clock write NOW() in WHERE",
+}
+"""Functions whose value depends on where batches are cut, with what to use in their place."""
 _FORMS: Final[dict[type[exp.Expression], tuple[str, str]]] = {
     exp.JSON: ("IS JSON with UNIQUE KEYS", "take the words out"),
     exp.Overlaps: ("OVERLAPS of anything but pairs", "write (start, end) OVERLAPS (start, end)"),
@@ -103,6 +107,10 @@ def _fault(node: exp.Anonymous, stored: bool) -> SpecError | None:
     # Last, since it asks the JVM.
     if _is_in_session(name):
         return None
+    if folded in _CUT:
+        what = "its value follows from where batches are cut, so that another run would give other rows"
+        message = f"{name.upper()} is not supported here: {what}; {_CUT[folded]}."
+        return UnsupportedSqlError(message)
     fix = _FIXES.get(folded)
     if fix is not None:
         return UnknownFunctionError(f"there is no function {name.upper()} in Spark; {fix}.")

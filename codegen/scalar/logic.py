@@ -233,6 +233,8 @@ CASTS: Final = (
     *("TIMESTAMP_NTZ '2020-02-29 01:02:03.5'", "TIMESTAMP '2020-02-29 01:02:03+02:00'"),
     *("CAST(d AS TIMESTAMP)", "CAST(d AS TIMESTAMP_NTZ)", "CAST(n AS DATE)", "CAST(w AS DATE)"),
     *("CAST(f AS STRING)", "CAST(r AS STRING)", "CAST(l AS TIMESTAMP)", "TRY_CAST(w AS INT)"),
+    *("CAST(a AS STRING)", "CAST(k AS STRING)", "CAST(e AS STRING)", "length(CAST(c AS STRING))"),
+    "CAST(named_struct('m', m, 'l', array(f, g), 'k', map(i, array(e)), 'w', w) AS STRING)",
     *("CAST(w AS DOUBLE)", "CAST(w AS FLOAT)", "CAST(w AS DECIMAL(20,6))"),
     *("CAST(n AS TIMESTAMP)", "CAST(w AS TIMESTAMP_NTZ)", "CAST(w AS BIGINT)", "DATE '2020-02-29'"),
 )
