@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.inspection.checkpoint import state as state
     from aggloom.runtime.inspection.checkpoint import why as why
     from aggloom.runtime.local.harness import Harness as Harness
+    from aggloom.runtime.local.script_harness import ScriptHarness as ScriptHarness
     from aggloom.runtime.operators.group_aggregate import GroupAggOperator as GroupAggOperator
     from aggloom.runtime.operators.windows.base import WindowOperator as WindowOperator
     from aggloom.runtime.sizing.estimate import estimate as estimate
