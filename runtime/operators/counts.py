@@ -11,9 +11,9 @@ from aggloom.display import html_block, html_line, html_table
 from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL, instant
 
-FLOWS = ("rows", "changes", "orphans", "late", "expired")
+FLOWS = ("rows", "changes", "orphans", "late", "expired", "evicted")
 """The counts that add up over bundles; by the names that operators count under:"""
-_COUNTERS = ("rows", "emitted", "orphans_dropped", "late_dropped", "expired")
+_COUNTERS = ("rows", "emitted", "orphans_dropped", "late_dropped", "expired", "evicted")
 LEVELS = ("keys", "windows", "state_bytes")
 """The counts of the things that an operator holds after a bundle."""
 ORPHAN = "an orphan retracts, or completes, a row that was not read before it"
@@ -31,6 +31,7 @@ class OperatorCounts:
 
     rows: those that came one by one; the accumulators that a local phase sends do not say how many they are of.
     orphans: retractions dropped since what they retract was not there. expired: keys past their time to live.
+    evicted: rows that an evictor dropped from windows.
     windows: slices, windows or sessions held, each of one key. buckets: as (those that have said what they hold, all).
     """
 
@@ -40,6 +41,7 @@ class OperatorCounts:
     orphans: int = 0
     late: int = 0
     expired: int = 0
+    evicted: int = 0
     keys: int = 0
     windows: int = 0
     state_bytes: int = 0

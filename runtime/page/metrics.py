@@ -30,6 +30,7 @@ _COUNTED = {
 _OPERATOR = {
     "rows": ("counter", "Input rows of an operator in this run."),
     "changes": ("counter", "Changes that left an operator in this run."),
+    "evicted": ("counter", "Rows that an evictor dropped from windows in this run."),
     "keys": ("gauge", "Keys in the state of an operator."),
     "windows": ("gauge", "Slices, windows or sessions in the state of an operator."),
     "state_bytes": ("gauge", "Bytes of live state of an operator."),

@@ -64,6 +64,7 @@ def test_sliding_count_window_of_four_that_fires_every_two() -> None:
         [("+I", 22)],  # the third: 2 comes in; 2 and 5 are evicted, 7, 9, 4, 2 stay
     ]
     assert fired[5] == [("+I", "a", None, None, 22)]
+    assert op.counters["evicted"] == 2
     assert sums(feed(op, adds(1, 1))) == [("+I", 8)]  # 4, 2, 1, 1
 
 

@@ -101,10 +101,13 @@ class ElementStore:
 
 
 class Eviction:
-    """Asks an evictor which rows of a window stay."""
+    """Asks an evictor which rows of a window stay.
 
-    def __init__(self, evictor: Evictor, store: ElementStore) -> None:
-        self._evictor, self._store = evictor, store
+    counters: of the operator; `evicted` counts the rows that did not stay, once for each window that dropped them.
+    """
+
+    def __init__(self, evictor: Evictor, store: ElementStore, counters: dict[str, int]) -> None:
+        self._evictor, self._store, self._counters = evictor, store, counters
         self._idle: tuple[str, ...] = ()
         if isinstance(evictor, CountEvictor | TimeEvictor | DeltaEvictor):
             self._idle = ("evict_before" if evictor.after else "evict_after",)
@@ -141,7 +144,11 @@ class Eviction:
                 f"evictor {self._evictor.text}: {method} must return a boolean for each of {len(numbers)} "
                 f"rows, not {mask.dtype} of shape {mask.shape}"
             )
-        return numbers if mask.all() else [numbers[at] for at in np.flatnonzero(mask).tolist()]
+        if mask.all():
+            return numbers
+        left = [numbers[at] for at in np.flatnonzero(mask).tolist()]
+        self._counters["evicted"] += len(numbers) - len(left)
+        return left
 
     def _elements(self, numbers: list[int]) -> Elements:
         if self._counts:

@@ -82,7 +82,7 @@ class GeneralWindowOperator(WindowOperator):
         if windowing.assigner.merges and windowing.evictor is None and windowing.function is None:
             self.require_merge("sessions")
         self.on_orphan_retraction, self._bucket = on_orphan_retraction, bucket
-        self.counters["merged"] = 0
+        self.counters |= {"merged": 0, "evicted": 0}
         window_column = self.spec.group_by[-1]
         fields = [f for f in row_schema or self.spec.handler_schema if f.name != window_column]
         self._row_schema = pa.schema(fields)
@@ -345,7 +345,7 @@ class GeneralWindowOperator(WindowOperator):
         self._function: FunctionCalls | None = None
         if windowing.evictor is not None or windowing.function is not None:
             self._store = ElementStore(self._row_schema, codes=self.handler_class.RETRACTING)
-            self._eviction = Eviction(windowing.evictor or Evictor(), self._store)
+            self._eviction = Eviction(windowing.evictor or Evictor(), self._store, self.counters)
             self._source = self._elements
             if windowing.function is not None:
                 self._function = FunctionCalls(windowing.function, self.state, self._store)
