@@ -246,8 +246,10 @@ def deduplicated_table(
         kind = type_name(rows.schema.field(order).type)
         fix = "order by a TIMESTAMP, a DATE or an integer; by others ROW_NUMBER in al.sql does"
         raise TypeMismatchError(f"order_by: column {order!r} is {kind}; {fix}.")
-    # With window_end the operator itself refuses a row that is retracted.
-    if not rows.appends_only and window_end is None:
+    if not rows.appends_only and window_end is not None:
+        fix = "leave it out, and every change of the first row is emitted, or say input_changes='append'"
+        raise SpecError(f"window_end: rows that wait for it cannot be retracted; {fix}.")
+    if not rows.appends_only:
         return _of_changes(rows, keys, keep, order)
     key = keys
     if window_end is not None:

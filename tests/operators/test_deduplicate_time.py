@@ -14,7 +14,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from aggloom import Harness
-from aggloom.codegen.planner import as_text, plan_query
+from aggloom.codegen.planner import as_text, plan_deduplicate, plan_query
 from aggloom.errors import DataError, SpecError
 from aggloom.runtime.operators.deduplicate.immediate import DeduplicateOperator
 from aggloom.runtime.operators.deduplicate.on_watermark import WaitingDeduplicateOperator
@@ -478,3 +478,11 @@ def test_one_row_of_each_window_on_spark(spark: Any, tmp_path: Any) -> None:
         al.await_end(al.write_changes(out, "table", tmp_path / "state"))
     table = al.read_table(tmp_path / "state").to_pylist()
     assert sorted((row["b"], row["v"]) for row in table) == [("x", 2), ("x", 3), ("y", 7)]
+
+
+def test_a_row_that_waits_for_its_window_cannot_be_taken_back() -> None:
+    plan_deduplicate(WINDOWED, ["b", "e"], order_by="ts", window_end="e")
+    with pytest.raises(SpecError, match="window_end: rows that wait for it cannot be retracted"):
+        plan_deduplicate(
+            WINDOWED, ["b", "e"], order_by="ts", window_end="e", input_changes="retract"
+        )

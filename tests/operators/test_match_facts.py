@@ -512,7 +512,7 @@ REFUSED: list[tuple[str, str]] = [
     (text("PERMUTE(A, B, C, D, E, F)"), "PERMUTE of 6 parts"),
     (text("A ! B"), "'!' is no part of a pattern"),
     (text("A ()"), "an empty group"),
-    (text("A (B"), "Expecting"),
+    (text("A (B"), "a closing parenthesis is expected here"),
     (text("A a"), "differ in case alone"),
     (text(define="Z AS v = 1"), "'Z' is no variable of the pattern"),
     (text(define="A AS v = 1, A AS v = 2"), "define each variable once"),
