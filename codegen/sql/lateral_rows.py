@@ -21,8 +21,12 @@ _CLAUSES = {"expressions", "from_", "joins", "where", "order", "limit"}
 def join_lateral_rows(select: exp.Select, join: exp.Join) -> None:
     """Make a join of a LATERAL sub-query whose conditions alone read the tables to its left; leave any other."""
     query, alias = _read_lateral(join)
-    if query is None or alias is None:
+    if query is None:
         return
+    if alias is None:
+        # In Flink it needs none; each has a name of its own for the columns that the join goes by.
+        place = next(i for i, each in enumerate(select.args["joins"]) if each is join)
+        alias = exp.TableAlias(this=exp.to_identifier(f"$lateral{place}", quoted=True))
     outer = _names_to_the_left(select, join) - set(_names_of(query))
     own, tied = list[exp.Expression](), list[exp.Expression]()
     where = query.args.get("where")
@@ -72,21 +76,23 @@ def _leave_out(item: exp.Expression, alias: str, names: list[str]) -> None:
 
 
 def _read_lateral(join: exp.Join) -> tuple[exp.Select | None, exp.TableAlias | None]:
-    """The query of a LATERAL join and its alias; None for what is none of this form."""
+    """The query of a LATERAL join and its alias, if it has one; None for what is none of this form."""
     lateral, on = join.this, join.args.get("on")
     is_true = on is None or (isinstance(bare(on), exp.Boolean) and bool(bare(on).this))
     if not isinstance(lateral, exp.Lateral) or lateral.args.get("view") or not is_true:
         return None, None
     query = lateral.this.this if isinstance(lateral.this, exp.Subquery) else None
     alias = lateral.args.get("alias")
-    if join.side not in ("", "LEFT") or not isinstance(query, exp.Select) or alias is None:
+    if join.side not in ("", "LEFT") or not isinstance(query, exp.Select):
         return None, None
     if any(value and key not in _CLAUSES for key, value in query.args.items()):
         return None, None
     order, limit = query.args.get("order"), query.args.get("limit")
     counted = limit is None or (isinstance(limit, exp.Limit) and limit.expression.name.isdigit())
     calls = any(item.find(CallNode, exp.Star) for item in query.expressions)
-    named = alias.columns or all(item.alias_or_name for item in query.expressions)
+    named = (alias is not None and alias.columns) or all(
+        item.alias_or_name for item in query.expressions
+    )
     if calls or not named or not counted or bool(order) != bool(limit):
         return None, None
     return query, alias

@@ -34,6 +34,7 @@ QUERIES = [
     "(SELECT u.v AS m FROM u WHERE u.k = s.k AND u.v + s.lo > 3) AS l ON TRUE GROUP BY s.k",
     "SELECT * FROM s, LATERAL (SELECT v, n FROM u WHERE u.k = s.k AND u.v > s.lo) AS l, "
     "LATERAL (SELECT z.n AS e FROM u z WHERE z.v = l.v ORDER BY z.n LIMIT 1) AS m WHERE s.lo > 0",
+    "SELECT * FROM (SELECT DISTINCT k FROM s) d, LATERAL (SELECT v, n FROM u WHERE k = d.k ORDER BY n LIMIT 1)",
     "SELECT l.*, s.lo FROM s LEFT JOIN LATERAL (SELECT v FROM u WHERE u.k = s.k OR u.v = s.lo) AS l ON TRUE",
 ]
 
