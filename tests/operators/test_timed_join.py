@@ -236,3 +236,20 @@ def test_the_python_front_door_finds_the_bounds() -> None:
         sql, tables=tables, input_changes="append", watermarks=dict.fromkeys("lr", "t")
     )
     assert "IntervalJoin(joinType=[LeftOuterJoin]" in text
+
+
+@pytest.mark.parametrize(
+    ("condition", "bounds"),
+    [
+        ("b.t BETWEEN a.t AND TIMESTAMPADD(MINUTE, 5, a.t)", (-300_000, 0)),
+        ("a.t < DATE_ADD(HOUR, 1, b.t) AND a.t >= DATEADD(SECOND, -1, b.t)", (-1_000, 3_599_999)),
+        ("b.t BETWEEN a.t AND TIMESTAMPADD(DAY, 1, a.t)", (-86_400_000, 0)),
+        # A month has no fixed length.
+        ("b.t BETWEEN a.t AND TIMESTAMPADD(MONTH, 1, a.t)", None),
+    ],
+)
+def test_bounds_by_timestampadd(condition: str, bounds: tuple[int, int] | None) -> None:
+    text = explained(f"SELECT a.id FROM a JOIN b ON a.k = b.k AND {condition}")
+    assert ("IntervalJoin" in text) is (bounds is not None)
+    if bounds is not None:
+        assert f"leftLowerBound={bounds[0]}, leftUpperBound={bounds[1]}," in text

@@ -13,10 +13,12 @@ from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.scalar.dates import microseconds_of
 from aggloom.codegen.scalar.expressions import column_name, parse_scalar
 from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
-from aggloom.codegen.sql.scope import bare, make_column
+from aggloom.codegen.sql.scope import bare, make_column, text_of
 from aggloom.errors import SpecError
 
 _COMPARED = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ)
+_ADDITIONS = ("TIMESTAMPADD", "DATEADD", "DATE_ADD")
+_DAYS = ("DAY", "WEEK")
 _TURNED = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
 
 
@@ -170,6 +172,8 @@ def _find_bounds(node: Join, compared: exp.Expression) -> tuple[tuple[str, str],
     # Only a plain difference of two times is bounded by the watermark; 2 * ts is no time.
     if terms[left] != -terms[right] or abs(terms[left]) != 1 or not _are_times(node, (left, right)):
         return None
+    if _adds_days(compared) and node.both.field(left).type == INSTANT:
+        return None
     if terms[left] < 0:
         constant, kind = -constant, _TURNED.get(kind, kind)
     # Times are whole microseconds: > c is >= c + 1.
@@ -187,12 +191,29 @@ def _sum(node: exp.Expression) -> tuple[dict[str, int], int] | None:
         size = microseconds_of(node)
         # Months have no fixed length.
         return None if size is None else ({}, size)
+    if _is_addition(node):
+        unit, count, time = node.expressions
+        text = exp.Literal.string(text_of(bare(count)))
+        length = exp.Interval(this=text, unit=exp.var(unit.name))
+        return _add_terms(_sum(time), _sum(length), 1)
     if isinstance(node, exp.Neg):
         return _add_terms(({}, 0), _sum(node.this), -1)
     if isinstance(node, exp.Add | exp.Sub):
         sign = 1 if isinstance(node, exp.Add) else -1
         return _add_terms(_sum(node.this), _sum(node.expression), sign)
     return None
+
+
+def _is_addition(node: exp.Expression) -> bool:
+    """Tell whether a call is TIMESTAMPADD(unit, count, time) under one of its names."""
+    named = isinstance(node, exp.Anonymous) and node.name.upper() in _ADDITIONS
+    return named and len(node.expressions) == 3
+
+
+def _adds_days(node: exp.Expression) -> bool:
+    """Tell whether days are added to a time by the calendar, of which one in summer time has not always 24 hours."""
+    calls = (each for each in node.find_all(exp.Anonymous) if _is_addition(each))
+    return any(each.expressions[0].name.upper().removesuffix("S") in _DAYS for each in calls)
 
 
 def _add_terms(
