@@ -234,7 +234,7 @@ CASTS: Final = (
     *("CAST(d AS TIMESTAMP)", "CAST(d AS TIMESTAMP_NTZ)", "CAST(n AS DATE)", "CAST(w AS DATE)"),
     *("CAST(f AS STRING)", "CAST(r AS STRING)", "CAST(l AS TIMESTAMP)", "TRY_CAST(w AS INT)"),
     *("CAST(a AS STRING)", "CAST(k AS STRING)", "CAST(e AS STRING)", "length(CAST(c AS STRING))"),
-    "CAST(named_struct('m', m, 'l', array(f, g), 'k', map(i, array(e)), 'w', w) AS STRING)",
+    "CAST(named_struct('m', m, 'l', array(f, g), 'k', map('x', array(e)), 'w', w) AS STRING)",
     *("CAST(w AS DOUBLE)", "CAST(w AS FLOAT)", "CAST(w AS DECIMAL(20,6))"),
     *("CAST(n AS TIMESTAMP)", "CAST(w AS TIMESTAMP_NTZ)", "CAST(w AS BIGINT)", "DATE '2020-02-29'"),
 )

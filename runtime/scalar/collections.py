@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.scalar.values import Value, array
+from aggloom.runtime.scalar.values import Value, array, by_row
 
 Items = list[Any]
 Pairs = list[tuple[Any, Any]]
@@ -27,8 +27,7 @@ def make_map(dtype: pa.DataType, sql: str, rows: pa.RecordBatch, *values: Value)
     """MAP(key, value, ..)."""
     keys = _lists(pa.list_(dtype.key_type), rows.num_rows, values[::2])
     items = _lists(pa.list_(dtype.item_type), rows.num_rows, values[1::2])
-    maps = [map_from_arrays(k, v) for k, v in zip(keys.to_pylist(), items.to_pylist(), strict=True)]
-    return pa.array(maps, dtype)
+    return by_row(map_from_arrays, dtype, keys, items, sql=sql)
 
 
 def make_row(names: Sequence[str], rows: pa.RecordBatch, *values: Value) -> pa.Array:

@@ -87,10 +87,10 @@ def progress(batch: int, ran: bool = True, told: tuple[str, ...] = ()) -> dict[s
 def test_a_batch_is_added_up_once_and_a_bucket_holds_what_it_said_last() -> None:
     totals = Totals()
     assert not totals.add(progress(7, ran=False))
-    # The bucket; rows, changes, orphans, late, expired; keys, windows, bytes.
-    assert totals.add(progress(7, told=("0,2,1,1,0,0,2,0,100", "1,1,1,0,0,0,1,0,50")))
-    assert not totals.add(progress(7, told=("0,9,9,9,9,9,2,0,100",)))
-    assert totals.add(progress(8, told=("1,3,2,1,0,0,9,0,60",)))
+    # The bucket; rows, changes, orphans, late, expired, evicted; keys, windows, bytes.
+    assert totals.add(progress(7, told=("0,2,1,1,0,0,0,2,0,100", "1,1,1,0,0,0,0,1,0,50")))
+    assert not totals.add(progress(7, told=("0,9,9,9,9,9,9,2,0,100",)))
+    assert totals.add(progress(8, told=("1,3,2,1,0,0,0,9,0,60",)))
     counts = totals.counts
     assert (counts.batches, counts.rows, counts.changes, counts.refused) == (2, 6, 4, 10)
     assert counts.notices == 4 and "messages that are no rows: 4" in str(counts)
