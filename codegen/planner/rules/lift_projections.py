@@ -17,8 +17,7 @@ from aggloom.codegen.operators.rows_by_key import row_entries
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.scalar.calc import lower_calc
-from aggloom.codegen.scalar.expressions import column_name, parse_scalar, quote_name
-from aggloom.codegen.scalar.expressions import columns as columns_of
+from aggloom.codegen.scalar.expressions import column_name, columns_of, parse_scalar, quote_name
 from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.errors import UnsupportedExpressionError
 from aggloom.type_layout import is_pooled
