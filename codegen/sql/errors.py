@@ -99,7 +99,7 @@ _PARTS = {
     "Required keyword: ": "something is missing here",
     "Expecting )": "a closing parenthesis is expected here",
 }
-"""What the parser says in words of its own, by how it begins, and in those of the reader."""
+"""Messages in the words of the reader, by the beginnings of those of the parser."""
 
 
 def syntax_error(sql: str, error: SqlglotError) -> SqlError:

@@ -22,6 +22,8 @@ KEPT = {
     "WHERE a IN (SELECT a FROM y)",
     "the columns that the projection reads are wider than those that it gives": "SELECT n FROM "
     "(SELECT a, LENGTH(k) AS n FROM x) q WHERE a IN (SELECT a FROM y)",
+    "nothing of its rows is read": "SELECT one FROM (SELECT 1 AS one, v + 1 AS n FROM x) q "
+    "WHERE EXISTS (SELECT 1 FROM y WHERE y.w > 1)",
     "the projection is evaluated by Spark alone": "SELECT n FROM (SELECT a, TO_CSV(NAMED_STRUCT('k', k)) AS n FROM x) "
     "q WHERE a IN (SELECT a FROM y)",
 }

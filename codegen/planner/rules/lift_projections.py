@@ -37,7 +37,7 @@ def _lift(node: Node, notes: Notes) -> Node:
         return node.input if same else node
     if type(node) is not Join or node.kind not in ("semi", "anti"):
         return node
-    calc = node.left
+    calc = _merge_picks(node.left)
     # A filter that is judged by pairs of kinds, and the time of a batch, have to stay where they are.
     if not isinstance(calc, Calc) or calc.shows or calc.clock_columns:
         return node
@@ -55,6 +55,17 @@ def _lift(node: Node, notes: Notes) -> Node:
     return above
 
 
+def _merge_picks(node: Node) -> Node:
+    """A projection with the order and the names that a step over it gives its columns."""
+    picked = node.picked_columns if isinstance(node, Calc) else None
+    if not isinstance(node, Calc) or picked is None or not isinstance(node.input, Calc):
+        return node
+    texts = dict(node.input.select)
+    pairs = zip(node.schema.names, picked, strict=True)
+    items = tuple((name, texts[column]) for name, column in pairs)
+    return _merge_picks(replace(node.input, select=items, columns=node.columns))
+
+
 def _lift_over(node: Join, calc: Calc) -> tuple[Calc, Join] | str:
     """The projection over the join, and the join; or why it stays where it is."""
     select = dict(calc.select)
@@ -68,6 +79,8 @@ def _lift_over(node: Join, calc: Calc) -> tuple[Calc, Join] | str:
         return "two columns of its key are one below the projection"
     read = [c for name in node.columns for c in columns_of(select[name])]
     stored = list(dict.fromkeys([*keys, *sources.values(), *read]))
+    if not stored:
+        return "nothing of its rows is read"
     below = calc.input.schema
     rows = pa.schema([below.field(name) for name in stored])
     if _width(rows) > _width(calc.schema):
@@ -89,9 +102,8 @@ def _lift_over(node: Join, calc: Calc) -> tuple[Calc, Join] | str:
         pa.schema([pa.field(own[field.name], field.type) for field in rows]),
         calc.where,
     )
-    passed = list(dict.fromkeys(own[name] for name in read)) or [
-        own[keys[0]] if keys else left.schema.names[0]
-    ]
+    # Rows are counted by some column where the expressions read none.
+    passed = list(dict.fromkeys(own[name] for name in read)) or left.schema.names[:1]
     tests = {name: own[source] for name, source in sources.items()}
     join = replace(
         node,
@@ -110,8 +122,9 @@ def _width(columns: pa.Schema) -> tuple[int, int]:
     return long, row_entries(columns, 0)["bytes_per_entry"]
 
 
-def _find_free_name(name: str, taken: list[str]) -> str:
-    while name in taken:
+def _find_free_name(name: str, names: list[str]) -> str:
+    """The name with signs behind it, until none of these names is the same."""
+    while name in names:
         name += "$"
     return name
 
