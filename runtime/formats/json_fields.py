@@ -8,18 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.formats.json_scan import (
-    ABSENT,
-    ESCAPED,
-    HIGH,
-    NULL,
-    ODD,
-    TEXT,
-    Fields,
-    KnownNames,
-    make_room,
-    scan_objects,
-)
+from aggloom.runtime.formats.json_scan import Fields, KnownNames, make_room, scan_objects
+from aggloom.runtime.formats.json_tokens import ABSENT, ESCAPED, HIGH, NULL, ODD, TEXT
 from aggloom.runtime.formats.json_values import copy_texts, measure_texts, parse_numbers
 from aggloom.runtime.formats.texts import Bytes, Words
 from aggloom.runtime.storage.arena import FlagArray

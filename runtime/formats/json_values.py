@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from aggloom.runtime.formats.json_scan import ESCAPED
+from aggloom.runtime.formats.json_tokens import ESCAPED
 from aggloom.runtime.formats.texts import Bytes, Words
 from aggloom.runtime.storage.arena import FlagArray
 from aggloom.runtime.storage.jit import inner_kernel, kernel

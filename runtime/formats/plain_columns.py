@@ -12,8 +12,8 @@ import pyarrow.types as pt
 
 from aggloom.runtime.formats.base import FormatSettings
 from aggloom.runtime.formats.json_fields import FieldValues
-from aggloom.runtime.formats.json_scan import FALSE, NUMBER, TRUE, WHOLE
 from aggloom.runtime.formats.json_text import DECODER
+from aggloom.runtime.formats.json_tokens import FALSE, NUMBER, TRUE, WHOLE
 from aggloom.runtime.formats.values import WRONG, Reader
 from aggloom.runtime.storage.arena import FlagArray
 from aggloom.runtime.values.scalars import bitmap, from_floats, from_scalar_words

@@ -11,15 +11,9 @@ from aggloom.runtime.formats.base import Format, Message, texts_of
 from aggloom.runtime.formats.blocks import MessageBlock
 from aggloom.runtime.formats.envelopes import Envelopes, Readers
 from aggloom.runtime.formats.json_fields import FieldValues, find_fields, index_names
-from aggloom.runtime.formats.json_scan import (
-    ABSENT,
-    OBJECT,
-    ODD,
-    Fields,
-    KnownNames,
-    begin_with,
-)
+from aggloom.runtime.formats.json_scan import Fields, KnownNames, begin_with
 from aggloom.runtime.formats.json_text import DECODER, Object
+from aggloom.runtime.formats.json_tokens import ABSENT, OBJECT, ODD
 from aggloom.runtime.formats.plain_columns import PlainColumns
 from aggloom.runtime.formats.plain_images import Image, Images, is_nested, is_untold
 from aggloom.runtime.formats.rows import ImageReader

@@ -18,7 +18,7 @@ from aggloom.runtime.formats.base import Format, Message, Unreadable
 from aggloom.runtime.formats.blocks import MessageBlock, kind_words
 from aggloom.runtime.formats.envelopes import UNTOLD_TEXTS, Envelopes
 from aggloom.runtime.formats.json_fields import FieldValues
-from aggloom.runtime.formats.json_scan import ARRAY, ESCAPED, OBJECT, TEXT
+from aggloom.runtime.formats.json_tokens import ARRAY, ESCAPED, OBJECT, TEXT
 from aggloom.runtime.formats.texts import Bytes
 from aggloom.runtime.storage.arena import FlagArray
 from aggloom.runtime.values import changelog

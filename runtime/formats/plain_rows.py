@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 from aggloom.runtime.formats.base import Message, texts_of
 from aggloom.runtime.formats.blocks import MessageBlock, kind_words
 from aggloom.runtime.formats.json_fields import FieldValues, find_fields, index_names
-from aggloom.runtime.formats.json_scan import ABSENT, ODD, Fields
+from aggloom.runtime.formats.json_scan import Fields
+from aggloom.runtime.formats.json_tokens import ABSENT, ODD
 from aggloom.runtime.formats.plain_columns import PlainColumns
 from aggloom.runtime.formats.rows import ImageReader
 from aggloom.runtime.formats.texts import MOST_BYTES

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from aggloom.runtime.formats.json_fields import FieldValues, find_fields, index_names
-from aggloom.runtime.formats.json_scan import ABSENT, NULL, NUMBER, ODD, WHOLE
+from aggloom.runtime.formats.json_tokens import ABSENT, NULL, NUMBER, ODD, WHOLE
 from aggloom.runtime.formats.texts import Texts
 
 NAMES = ("a", "bé", "C")
