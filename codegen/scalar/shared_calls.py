@@ -43,11 +43,11 @@ def share_with_filter(
         ([SharedCall(name='value 1', text="f(rows['a'])")], "rows['value 1'] > 1", ["h(rows['value 1'])"])
     """
     both = _count_calls([condition], [rows]).keys() & _count_calls(texts, [rows]).keys()
-    taken = set(columns)
+    names = set(columns)
 
     def read_column(number: int) -> tuple[str, ast.expr]:
         name = f"value {number}"
-        while name in taken:
+        while name in names:
             name += "'"
         value = ast.Subscript(ast.Name(rows, ast.Load()), ast.Constant(name), ast.Load())
         return name, value
