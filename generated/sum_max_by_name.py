@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "370b258e5e36d7da"
-DIGEST = "d81cd8822870f34f"
+SUPPORT = "929b2cc16bd96248"
+DIGEST = "859cd9fda41b5e6a"
 
 
 class Inputs(NamedTuple):

@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "ff7f88473c77f3d8"
-DIGEST = "50a73cf5947be9dc"
+SUPPORT = "204e526ea1beb915"
+DIGEST = "7721ec145b6733e8"
 
 
 class Inputs(NamedTuple):

@@ -56,7 +56,7 @@ def test_schemas_that_change_in_the_middle(registry: Registry) -> None:
         ("-D", 1, None, None),
     ]
     with pytest.raises(
-        InputFormatError, match="`after` lacks 'cnt'; missing=\"null\" takes it for"
+        InputFormatError, match="`after` lacks 'cnt'; missing=\"null\" reads it as NULL"
     ):
         decoded(registry, *told, ddl=ddl)
     with pytest.raises(InputFormatError, match="'id' cannot hold '1099511627776' as INT"):

@@ -189,7 +189,7 @@ def test_partial_images_need_the_key(format: str) -> None:
 
 
 def test_what_is_left_out_is_kept_or_null_but_not_both() -> None:
-    with pytest.raises(SpecError, match='missing="null" takes for NULL what images="partial"'):
+    with pytest.raises(SpecError, match='missing="null" reads as NULL what images="partial"'):
         decoder("upsert-json", DDL, keys="id", images="partial", missing="null")
     with pytest.raises(SpecError, match="jsonl has no option 'images'"):
         decoder("jsonl", DDL, images="partial")

@@ -73,7 +73,10 @@ class ConstructSteps(Steps):
             made += [(f"DATE '2024-02-10' + {small}", "date")] * (not keep)
         if kind == "text":
             made += [(from_json, "text"), (f"UPPER({name})", "text")]
-            made += [(f"CONCAT('<', {name} || '>')", "text"), (f"TRIM({name} || ' ')", "text")]
+            # DuckDB's CONCAT passes over NULL; Spark's and Flink's is NULL then.
+            concat = f"CONCAT('<', {name} || '>')"
+            duck = f"'<' || {name} || '>'"
+            made += [(either(concat, concat, duck), "text"), (f"TRIM({name} || ' ')", "text")]
             made += [(f"COALESCE(LENGTH({name}), TRY_CAST({name} AS INT))", "int")] * (not keep)
         if kind == "dec":
             made += [(f"CAST(CAST({name} AS STRING) AS DECIMAL(12, 2))", "dec")]
