@@ -226,7 +226,7 @@ def test_what_is_kept(name: str) -> None:
     names = KEPT[name][3]
     text = al.explain(f"SELECT k, OWN({names}) AS r FROM t GROUP BY k", SCHEMA)
     assert "no retract, and none is derived" in text
-    assert f"so each key keeps its live rows, each different ({names}) with its count" in text
+    assert f"so each key keeps its live rows, each distinct ({names}) with its count" in text
     assert f"per key, the different values of {names}" in text
     append = al.explain(
         f"SELECT k, OWN({names}) AS r FROM t GROUP BY k", SCHEMA, input_changes="append"
