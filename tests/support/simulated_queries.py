@@ -12,6 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
+from pyspark.sql.types import StructType
 
 from aggloom.codegen import AggSpec, generate
 from aggloom.codegen.planner import Calc, Plan, PlanOptions, plan_query, plan_spec, plan_windows
@@ -156,6 +157,7 @@ class _Stages:
 
     isStreaming = True  # noqa: N815
     sparkSession = SPARK  # noqa: N815
+    schema = StructType()
 
     def __init__(self, plan: Plan, retracts: bool, buckets: int) -> None:
         self.pack: Pack | None = None

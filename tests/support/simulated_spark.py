@@ -335,7 +335,7 @@ def _boot() -> str:
 
 def simulated(patch: Any, log_entries: int, blob_bytes: int) -> None:
     """Small limits, hosts of one's own, and steps wherever live state is written. patch: a MonkeyPatch."""
-    patch.setattr(host_module, "_query_id", lambda: QUERY)
+    patch.setattr(host_module, "query_id", lambda: QUERY)
     patch.setattr(host_module, "_clean_up_once", lambda root, limit: None)
     patch.setattr(output_encoding, "cut_batch", lambda batch: cut_batch(batch, blob_bytes))
     patch.setattr(store, "BLOB_BYTES", 64 * blob_bytes)
