@@ -192,7 +192,8 @@ class ConstructSteps(Steps):
             return self.aggregate(0)
         (a, b), alias = self.any(*pairs), self.name("l")
         calls = [self.call(other), *[("COUNT(*)", "int")] * self.any(0, 1)]
-        if "ARRAY_AGG" in calls[0][0]:
+        # Arrays are refused here: dialects do not agree on the array of no rows.
+        if "TRY_ELEMENT_AT" in calls[0][0]:
             calls[0] = (f"MAX({b})", other[b])
         made = {self.name("n"): kind for _, kind in calls}
         items = ", ".join(f"{sql} AS {name}" for (sql, _), name in zip(calls, made, strict=True))
