@@ -114,7 +114,7 @@ def test_other_checkpoints_and_older_ones(tmp_path: Path) -> None:
         (
             lambda: sink(tmp_path).write(*one, 4, "c1"),
             CheckpointError,
-            "has batch 2 .* batch 4 now",
+            "has batch 2 .* batch 4 is next",
         ),
         (lambda: sink(tmp_path).write(*one, 1, "c1"), CheckpointError, "to batch 1 again"),
         (lambda: sink(tmp_path).write(*one, 0, "c2"), SinkError, "did not write. existing=replace"),
