@@ -350,5 +350,5 @@ def test_time_is_a_type_of_its_own() -> None:
     for sql in ("TIME'25:00'", "TIME '11:00:00.5'", "CAST(s AS TIME(3))", "CAST(NULL AS TIME)"):
         assert infer_type(sql, schema) == of_day
     assert infer_type("time + 1", schema) == pa.int32()
-    with pytest.raises(InvalidCastError, match="'25:00'.* no time of day"):
+    with pytest.raises(InvalidCastError, match=r"'25:00'.* no time of day"):
         evaluate("TIME'25:00'", pa.record_batch({"s": ["a"]}))

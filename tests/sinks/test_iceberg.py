@@ -116,7 +116,7 @@ def test_other_checkpoints_and_older_ones(tmp_path: Path) -> None:
             CheckpointError,
             "has batch 2 .* batch 4 is next",
         ),
-        (lambda: sink(tmp_path).write(*one, 1, "c1"), CheckpointError, "to batch 1 again"),
+        (lambda: sink(tmp_path).write(*one, 1, "c1"), CheckpointError, "runs batch 1 again"),
         (lambda: sink(tmp_path).write(*one, 0, "c2"), SinkError, "did not write. existing=replace"),
         (lambda: sink(tmp_path).write(*one, 2, "c2"), CheckpointError, "no batch of this"),
     ):
