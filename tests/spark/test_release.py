@@ -72,7 +72,7 @@ def test_classes_are_where_they_are(
         ),
         (
             "in /x/pyspark/worker.py\nRuntimeError: cannot cache function 'f': no locator available for file 'a.py'\n",
-            "Spark's executors have no directory for what is compiled",
+            "Spark's executors have no directory for compiled code",
         ),
     ],
 )

@@ -193,7 +193,7 @@ def test_a_damaged_file_is_named(damage: str) -> None:
     whole = _bytes(table, compression="zstd", write_page_checksum=True).to_pybytes()
     data = {"cut": whole[:-9], "flip": whole[:50] + bytes(60) + whole[110:], "empty": b""}[damage]
     with pytest.raises(
-        InputFormatError, match=r"f.parquet: cannot be read as Parquet: .* write it anew"
+        InputFormatError, match=r"f.parquet: cannot be read as Parquet: .* write it again"
     ):
         list(read_parquet(pa.py_buffer(data), "f.parquet", BASE, pa.schema([("v", pa.int64())])))
 
