@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import StructType
 
 from aggloom.errors import CheckpointError, StateCorruptError, StateError
 
@@ -112,6 +113,8 @@ def test_a_file_sink_whose_batch_was_not_committed(spark: Any, tmp_path: Path) -
 
 class Batch(SimpleNamespace):
     """A DataFrame as the table sink sees it."""
+
+    schema = StructType()
 
     def toArrow(self) -> pa.Table:  # noqa: N802
         return self.table

@@ -23,7 +23,7 @@ try:
         SupportsTriggerAvailableNow,
     )
 except ImportError:  # Spark 4.1 and older ask for all that there is.
-    ReadMaxFiles = ReadMaxRows = None
+    ReadAllAvailable = ReadLimit = ReadMaxFiles = ReadMaxRows = None
     SupportsTriggerAvailableNow = object
 
 __all__ = ["ReadAllAvailable", "ReadLimit", "ReadMaxFiles", "ReadMaxRows"]
