@@ -283,11 +283,6 @@ def test_rank_sql_says_the_same() -> None:
             "SELECT id FROM t QUALIFY ROW_NUMBER() OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) = 1",
             "a frame for",
         ),
-        (
-            "SELECT id FROM (SELECT DISTINCT g FROM t WHERE n > 1) k, "
-            "LATERAL (SELECT id FROM t WHERE g = k.g ORDER BY id LIMIT 1) r",
-            "this LATERAL is",
-        ),
         ("SELECT id FROM t ORDER BY id", "ORDER BY is"),
         (
             "SELECT id FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY g ORDER BY PROCTIME() DESC) <= 2",

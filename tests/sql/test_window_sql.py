@@ -327,7 +327,7 @@ def test_what_is_wrong_is_told_with_its_place(
         ),
         (
             f"SESSION(TABLE bid PARTITION BY name, DESCRIPTOR(ts), {HOUR})) WHERE cnt > 1 {KEYS}, name",
-            "WHERE `cnt` > 1 stands after",
+            "WHERE `cnt` > 1 is applied after",
         ),
         (
             f"SESSION(TABLE bid, DESCRIPTOR(ts), {HOUR})) GROUP BY window_start",

@@ -20,6 +20,7 @@ from cases.source import Bundles
 from changelog_laws import check_laws
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql.types import StructType
 
 from aggloom import AggSpec, Harness
 from aggloom.errors import CaseFormatError, TypeMismatchError
@@ -268,7 +269,7 @@ def test_the_table_sink_knows_nested_values(tmp_path: Path) -> None:
         names, types = ("a", "m", "op"), (pa.list_(pa.int32()), pa.map_(pa.string(), pa.int32()))
         values = [[change[place] for change in changes] for place in range(3)]
         typed = [pa.array(v, t) for v, t in zip(values, (*types, pa.string()), strict=True)]
-        return SimpleNamespace(toArrow=lambda: pa.table(typed, names=names))
+        return SimpleNamespace(schema=StructType(), toArrow=lambda: pa.table(typed, names=names))
 
     sink = TableSink(tmp_path)
     sink(batch(([1], [("a", 1), ("b", 2)], "+I"), (None, None, "+I")), 0)
@@ -281,7 +282,9 @@ def test_the_table_sink_takes_updates_that_a_batch_cuts(tmp_path: Path) -> None:
 
     def batch(*changes: tuple[str, int]) -> Any:
         columns = [pa.array([row[1] for row in changes]), pa.array([row[0] for row in changes])]
-        return SimpleNamespace(toArrow=lambda: pa.table(columns, names=["a", "op"]))
+        return SimpleNamespace(
+            schema=StructType(), toArrow=lambda: pa.table(columns, names=["a", "op"])
+        )
 
     sink = TableSink(tmp_path, has_before=True)
     sink(batch(("+I", 1), ("+I", 2), ("-U", 1)), 0)
