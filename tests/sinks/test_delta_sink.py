@@ -137,7 +137,11 @@ def test_other_checkpoints_and_older_ones(tmp_path: Path) -> None:
     assert first.write(*batch([("+I", (2, 1.0, "b"))]), 1, "c1")
     assert first.write(*batch([]), 2, "c1")
     for call, kind, said in (
-        (lambda: sink(path).write(*one, 4, "c1"), CheckpointError, "has batch 2 .* batch 4 is next"),
+        (
+            lambda: sink(path).write(*one, 4, "c1"),
+            CheckpointError,
+            "has batch 2 .* batch 4 is next",
+        ),
         (lambda: sink(path).write(*one, 1, "c1"), CheckpointError, "runs batch 1 again"),
         (lambda: sink(path).write(*one, 0, "c2"), SinkError, "did not write. existing=replace"),
         (lambda: sink(path).write(*one, 2, "c2"), CheckpointError, "no batch of this checkpoint"),
