@@ -341,7 +341,7 @@ def test_refusals_say_what_to_write(query: str) -> None:
     [
         (
             lambda: Windowing(Rolling("1 min", ["5 min"], on="ts"), allowed_lateness="1 min"),
-            "late corrects",
+            "a late row corrects",
         ),
         (
             lambda: Windowing(Rolling("1 min", ["5 min"], on="ts"), al.CountTrigger(2)),

@@ -199,4 +199,4 @@ def test_columns_that_nobody_reads_are_not_held() -> None:
         f"SELECT id FROM {session()}", tables=TABLES, input_changes="append", dialect="flink"
     )
     assert "NAMED_STRUCT('id', `id`, 'k', `k`, 'ts', `ts`)" in text
-    assert "session_rows fired: each row waits until its session is over" in text
+    assert "session_rows fired: each row waits until its session ends" in text
