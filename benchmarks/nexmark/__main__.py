@@ -15,7 +15,7 @@ from flink import interpreter
 from rich.console import Console
 
 from nexmark import alone
-from nexmark.beside import FORMATS, Beside
+from nexmark.beside import Beside, format_option, python_option
 from nexmark.book import Book
 from nexmark.catalogue import NAMES, QUERIES, Query
 from nexmark.events import Events
@@ -124,18 +124,14 @@ def _command(events: Events, flink: bool, form: str) -> str:
 @click.option("--queries", default="", help="Such as 'q4 q5'; all of them otherwise.")
 @click.option("--corrections", is_flag=True, help="A tenth of the rows are corrected later.")
 @click.option("--flink", is_flag=True, help="Flink SQL beside it, in the same run.")
-@click.option(
-    "--format", "form", type=click.Choice(FORMATS), default="csv", help="What Flink reads."
-)
+@format_option
 @click.option("--rounds", default=1, show_default=True, help="0: only compare the tables.")
 @click.option("--limit", default=600.0, show_default=True, help="Seconds that a run may take.")
 @click.option("--again", is_flag=True, help="Ask again what is known.")
 @click.option(
     "--unchecked", is_flag=True, help="Measure only, and leave the tables to a smaller run."
 )
-@click.option(
-    "--flink-python", type=Path, envvar="AGGLOOM_FLINK_PYTHON", help="A Python that has it."
-)
+@python_option
 def main(
     events: int,
     queries: str,

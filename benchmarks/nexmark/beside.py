@@ -51,6 +51,13 @@ _PARQUET: Final = (
 _JARS: Final = DATA.parent / "peers" / "parquet"
 _NEEDED: Final = ("hadoop-client-api", "hadoop-client-runtime", "aircompressor")
 FORMATS: Final = ("csv", "parquet")
+format_option: Final = click.option(
+    "--format", "form", type=click.Choice(FORMATS), default="csv", help="What Flink reads."
+)
+python_option: Final = click.option(
+    "--flink-python", type=Path, envvar="AGGLOOM_FLINK_PYTHON", help="A Python that has it."
+)
+"""Options of the commands that run Flink beside an engine."""
 _FILES: Final = (
     "CREATE TABLE filed (auction BIGINT, bidder BIGINT, price BIGINT, date_time TIMESTAMP_LTZ(3), extra STRING, "
     "`day` STRING, `minute` STRING) PARTITIONED BY (`day`, `minute`) "

@@ -27,7 +27,7 @@ from aggloom.runtime.engine.scan_columns import scan_columns
 from aggloom.runtime.engine.sinks import FunctionBatches
 from aggloom.runtime.engine.sources import Source
 from aggloom.runtime.platform.memory_reuse import keep_memory
-from nexmark.beside import FORMATS, Beside
+from nexmark.beside import Beside, format_option, python_option
 from nexmark.catalogue import NAMES, QUERIES, Query
 from nexmark.engine_page import publish_engine
 from nexmark.events import SIDE_SCHEMA, Events
@@ -154,13 +154,9 @@ def rounds_of(
 @click.option("--unmeasured", is_flag=True, help="Compare the tables only.")
 @click.option("--rounds", default=1, show_default=True)
 @click.option("--flink", is_flag=True, help="Flink SQL beside it, in turn; writes the page.")
-@click.option(
-    "--format", "form", type=click.Choice(FORMATS), default="csv", help="What Flink reads."
-)
+@format_option
 @click.option("--limit", default=600.0, show_default=True, help="Seconds that Flink may take.")
-@click.option(
-    "--flink-python", type=Path, envvar="AGGLOOM_FLINK_PYTHON", help="A Python that has it."
-)
+@python_option
 def main(
     events: int,
     queries: str,

@@ -18,7 +18,7 @@ from aggloom.codegen.scalar.fixed_types import FIXED
 from aggloom.codegen.scalar.number_formats import number_type
 from aggloom.codegen.scalar.operand_types import arithmetic_type, common, round_type
 from aggloom.codegen.scalar.own_functions import OWN_FUNCTIONS
-from aggloom.codegen.scalar.promotion import is_number
+from aggloom.codegen.scalar.promotion import is_inexact, is_number
 from aggloom.codegen.scalar.variant_types import RULES as VARIANT_RULES
 from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK, parse_schema, parse_type
 from aggloom.errors import SpecError
@@ -44,11 +44,7 @@ def result_type(name: str, arguments: Sequence[exp.Expression], infer: Infer) ->
 
 def _number(arguments: Arguments) -> pa.DataType | None:
     argument = arguments.type(0)
-    return argument if pa.types.is_integer(argument) or _inexact(argument) else None
-
-
-def _inexact(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+    return argument if pa.types.is_integer(argument) or is_inexact(argument) else None
 
 
 def _text_or_bytes(arguments: Arguments) -> pa.DataType:

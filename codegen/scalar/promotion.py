@@ -25,6 +25,11 @@ def is_number(dtype: pa.DataType) -> bool:
     return dtype in INTEGERS or dtype in FLOATS or is_decimal(dtype)
 
 
+def is_inexact(dtype: pa.DataType) -> bool:
+    """Tell whether a type has numbers with a fraction: FLOAT, DOUBLE, DECIMAL."""
+    return bool(pa.types.is_floating(dtype) or pa.types.is_decimal(dtype))
+
+
 def common_type(types: list[pa.DataType], texts: bool = True) -> pa.DataType | None:
     """The one type that values of all these become; None if there is none.
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.scalar.expressions import parse_scalar
+from aggloom.codegen.scalar.promotion import is_inexact
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.sql.depth import deep
 from aggloom.errors import AggloomError
@@ -98,7 +99,7 @@ class Signs:
         """Tell whether a number stays what it is, or is too large to be one: never wraps."""
         to = self._type(node)
         return to is not None and (
-            _is_real_type(to) or (pa.types.is_int64(to) and self._is_integer(node.this))
+            is_inexact(to) or (pa.types.is_int64(to) and self._is_integer(node.this))
         )
 
     def _is_integer(self, node: exp.Expression) -> bool:
@@ -107,7 +108,7 @@ class Signs:
 
     def _is_real(self, node: exp.Expression) -> bool:
         dtype = self._type(node)
-        return dtype is not None and _is_real_type(dtype)
+        return dtype is not None and is_inexact(dtype)
 
     def _type(self, node: exp.Expression) -> pa.DataType | None:
         try:
@@ -115,10 +116,6 @@ class Signs:
         # What has no type here is refused elsewhere; of its sign nothing is known.
         except (AggloomError, KeyError):
             return None
-
-
-def _is_real_type(of: pa.DataType) -> bool:
-    return bool(pa.types.is_floating(of) or pa.types.is_decimal(of))
 
 
 def _is_number(node: exp.Expression) -> bool:
