@@ -7,9 +7,10 @@ from typing import Any
 
 from aggloom.codegen.planner import Scan
 from aggloom.runtime.connectors.kafka.broker import TopicPlace
-from aggloom.runtime.connectors.kafka.fetch import MessageFetcher, OffsetRange
+from aggloom.runtime.connectors.kafka.fetch import AT_ONCE, MessageFetcher, OffsetRange
 from aggloom.runtime.connectors.kafka.offsets import OffsetPlanner, Offsets
 from aggloom.runtime.connectors.kafka.options import KafkaSource
+from aggloom.runtime.engine.read_ahead import ReadAhead
 from aggloom.runtime.engine.sources import other_source
 from aggloom.runtime.engine.topic_group import MOST_MESSAGES, GroupedPlanner, TopicGroup
 from aggloom.runtime.local.message_reader import MessageReader, Read
@@ -73,7 +74,12 @@ class TopicInput:
             for place, both in sorted(self._places_of(planned).items())
             if place.topic != self._end_topic
         ]
-        yield from map(self._reader.read, self._fetcher.fetch(ranges))
+        # The next messages are fetched in a thread while the last ones are decoded: each takes about as long.
+        fetched = ReadAhead(self._fetcher.fetch(ranges), lambda messages: len(messages) >= AT_ONCE)
+        try:
+            yield from map(self._reader.read, fetched)
+        finally:
+            fetched.close()
 
     def end(self, planned: Any) -> Any:
         """The position after a range."""

@@ -32,6 +32,8 @@ from aggloom.runtime.sinks.stop import STOP
 
 AT_ONCE = 20_000
 """Number of messages that the client is asked for at once, and that are handed on together."""
+MOST_BYTES = 64 << 20
+"""Bytes of values that are handed on together, however few messages they are, so that wide ones fit into memory."""
 _KEPT = 50_000
 """So many messages of partitions that are fetched together may wait for those before them."""
 _WAIT_SECONDS = 0.05
@@ -48,7 +50,8 @@ _USUAL = {
     "fetch.queue.backoff.ms": 2,
     # What was fetched beyond a range is fetched again with the next one.
     "fetch.message.max.bytes": 1 << 20,
-    "queued.min.messages": 20_000,
+    # One block of narrow messages waits while another is decoded: more would be fetched for nothing behind a range.
+    "queued.min.messages": 2_000,
 }
 
 
@@ -124,7 +127,7 @@ class MessageFetcher:
 
     def _fetch_parts(self, parts: list[_Part]) -> Iterator[list[Fetched]]:
         by_place = {part.place: part for part in parts}
-        left, ready, count = list(parts), list[Fetched](), 0
+        left, ready, count, size = list(parts), list[Fetched](), 0, 0
         heard = time.monotonic()
         while left:
             # The client waits until it has as many as it is asked for: no more than the ranges have.
@@ -139,13 +142,14 @@ class MessageFetcher:
                 # In the order of the ranges, however their messages arrive: a batch that runs again has the same order.
                 ready += left[0].pieces
                 count += sum(map(len, left[0].pieces))
+                size += sum(piece.size for piece in left[0].pieces)
                 left[0].pieces = []
                 if not left[0].is_done:
                     break
                 left.pop(0)
-            if count >= AT_ONCE or (count and not left):
+            if count >= AT_ONCE or size >= MOST_BYTES or (count and not left):
                 yield ready
-                ready, count = [], 0
+                ready, count, size = [], 0, 0
 
     def _sort(self, pieces: list[Fetched | Notice], parts: dict[TopicPlace, _Part]) -> None:
         """Give messages to their parts, and read what the client says between them."""

@@ -37,6 +37,10 @@ class Fetched(Protocol):
     def last(self) -> int:
         """The offset of the last message."""
 
+    @property
+    def size(self) -> int:
+        """The bytes of the values."""
+
     def __len__(self) -> int: ...
 
     def cut_between(self, start: int, end: int) -> Fetched:
@@ -69,6 +73,11 @@ class ObjectPiece(list[Any]):
         """The offset of the last message."""
         return int(self[-1].offset())
 
+    @property
+    def size(self) -> int:
+        """The bytes of the values."""
+        return sum(len(message.value() or b"") for message in self)
+
     def cut_between(self, start: int, end: int) -> ObjectPiece:
         """The messages from an offset up to another."""
         if start <= self[0].offset() and self.last < end:
@@ -92,6 +101,11 @@ class ColumnPiece:
     def last(self) -> int:
         """The offset of the last message."""
         return int(self.offsets[-1])
+
+    @property
+    def size(self) -> int:
+        """The bytes of the values."""
+        return self.values.size
 
     def cut_between(self, start: int, end: int) -> ColumnPiece:
         """The messages from an offset up to another."""
