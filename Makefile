@@ -9,6 +9,8 @@ CASES := ../shared/cases
 ROOMS := codegen runtime generated
 # The versions that the tests were last green with, for the Python that has them; another takes the newest.
 CONSTRAINTS = .ci/constraints-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])').txt
+# One more than there are processors: a worker that waits for a batch of Spark leaves a quarter of its own unused.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 CONSTRAINED = $(addprefix -c ,$(wildcard $(CONSTRAINTS)))
 NEXMARK = $(if $(EVENTS),--events $(EVENTS)) $(if $(QUERIES),--queries "$(QUERIES)") $(if $(CORRECTIONS),--corrections) $(if $(FORMAT),--format $(FORMAT)) \
   $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LIMIT),--limit $(LIMIT)) $(if $(AGAIN),--again) $(if $(UNCHECKED),--unchecked)
@@ -30,7 +32,7 @@ demo-cdc: $(READY) java postgres kafka ## run the third demo: PostgreSQL, Debezi
 	@$(BIN)/python examples/cdc.py $(ARGS)
 
 test: $(READY) java postgres mysql kafka chromium ## run every test
-	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-quick: $(READY) ## run the tests that need neither Spark nor long compiling
 	@$(BIN)/python -m pytest -m "not spark and not slow" -n auto $(ARGS)
@@ -38,9 +40,9 @@ test-quick: $(READY) ## run the tests that need neither Spark nor long compiling
 test-plain: $(READY) java postgres mysql kafka ## run the tests of Spark with AGGLOOM_PLATFORM=plain, without our shortcuts, one after the other (hours at first)
 	@AGGLOOM_PLATFORM=plain $(BIN)/python -m pytest -m spark $(ARGS)
 
-soak: $(READY) ## run the property tests on examples that no run has seen: make soak ARGS=--hypothesis-seed=7
-	@AGGLOOM_EXAMPLES=other $(BIN)/python -m pytest -m "not spark" tests/operators/test_oracle.py tests/operators/test_owing.py tests/planner/test_plan_oracle.py \
-	  tests/spark/test_framing.py $(ARGS)
+soak: $(READY) ## run the property tests on examples that no run has seen, twenty times as many: make soak ARGS=--hypothesis-seed=7
+	@AGGLOOM_EXAMPLES=other $(BIN)/python -m pytest -m "not spark" \
+	  $$(grep -rlE '^(@|\w.* = )examples\(' tests --include='test_*.py') tests/windows/test_general_windows.py tests/spark/test_framing.py $(ARGS)
 
 sweep: $(READY) java ## random queries of all operators on Spark, or ENGINE=local, beside DuckDB: make sweep SEEDS=1000:200
 	@AGGLOOM_SEEDS=$(or $(SEEDS),1000:100) $(BIN)/python -m pytest -q \

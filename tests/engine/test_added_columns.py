@@ -21,7 +21,7 @@ from aggloom.runtime.connectors.files.table_file import read_table
 from aggloom.runtime.engine import checkpoint, file_log, file_sink
 from aggloom.tables import table_source
 
-_FIRST, _COUNT = map(int, os.environ.get("AGGLOOM_SEEDS", "100:16").split(":"))
+_FIRST, _COUNT = map(int, os.environ.get("AGGLOOM_SEEDS", "100:9").split(":"))
 
 
 class Killed(BaseException):

@@ -29,7 +29,7 @@ from tests.spark.test_spark_nested import (
     write,
 )
 
-_FIRST, _COUNT = map(int, os.environ.get("AGGLOOM_SEEDS", "0:24").split(":"))
+_FIRST, _COUNT = map(int, os.environ.get("AGGLOOM_SEEDS", "0:14").split(":"))
 
 
 class Killed(BaseException):

@@ -8,8 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from as_of_rounds import check, check_temporal, ms, second
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from strategies import examples
 
 import aggloom as al
 from aggloom.errors import DataError, OrphanRetractionError, SpecError, UnsupportedSqlError
@@ -23,7 +24,7 @@ ASOF = "SELECT l.id, l.t, r.v FROM l ASOF {}JOIN r ON l.k = r.k AND l.t {} r.t"
 TEMPORAL = "SELECT l.id, r.v FROM l {}JOIN r FOR SYSTEM_TIME AS OF l.t ON l.k = r.k"
 CHANGES = {"l": "append", "r": "retract"}
 KEY = {"r": ["k"]}
-random_joins = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+random_joins = examples(6)
 
 
 def temporal(sql: str = TEMPORAL.format("LEFT "), **options: Any) -> Harness:

@@ -71,7 +71,7 @@ def feed(harness: al.Harness, batches: Sequence[Sequence[Row]]) -> list[Row]:
     return emitted
 
 
-@examples(12)
+@examples(8)
 @given(batches=lawful_batches(rows, 14), data=st.data())
 def test_a_log_has_the_changes_of_the_result_one_by_one(
     batches: list[list[Row]], data: st.DataObject
@@ -91,7 +91,7 @@ def test_a_log_has_the_changes_of_the_result_one_by_one(
     assert [(op, key, n, s) for _, key, op, n, s in emitted] == wanted
 
 
-@examples(12)
+@examples(8)
 @given(batches=lawful_batches(rows, 14), data=st.data())
 def test_bundles_log_their_net_changes_and_a_log_is_the_table_again(
     batches: list[list[Row]], data: st.DataObject
@@ -120,7 +120,7 @@ CDC = """
 CODES = {"+I": ("c", "r"), "-U": ("ub",), "+U": ("ua",), "-D": ("d",)}
 
 
-@examples(12)
+@examples(8)
 @given(batches=lawful_batches(rows, 14), data=st.data())
 def test_a_log_of_many_codes_becomes_changes(batches: list[list[Row]], data: st.DataObject) -> None:
     logs = [

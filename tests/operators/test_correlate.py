@@ -122,7 +122,7 @@ rows_ = st.tuples(
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@examples(12)
+@examples(8)
 @given(data=st.data())
 def test_rows_are_those_of_a_plain_model(name: str, data: st.DataObject) -> None:
     sql, model = QUERIES[name]
@@ -171,7 +171,7 @@ def group(pairs: Iterable[tuple[Any, Any]]) -> list[tuple[Any, list[Any]]]:
     return list(found.items())
 
 
-@examples(15)
+@examples(8)
 @given(data=st.data())
 def test_aggregates_and_ranks_over_unnested_rows(data: st.DataObject) -> None:
     batches = data.draw(lawful_batches(rows_, 12))

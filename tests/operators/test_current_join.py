@@ -35,7 +35,7 @@ def join(lefts: Sequence[Row], rights: Sequence[Row], outer: bool, safe: bool) -
     return found
 
 
-@examples(20)
+@examples(10)
 @given(batches=lawful_batches(dims, 14), data=st.data())
 def test_rows_meet_the_table_as_it_is_after_their_batch(
     batches: list[list[Row]], data: st.DataObject

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
+from strategies import examples
 
 from aggloom import Harness
 from aggloom.codegen.planner import as_text, plan_query
@@ -76,7 +76,7 @@ def messages(changes: tuple[pa.RecordBatch, Any]) -> list[Row]:
 
 @pytest.mark.parametrize("keep", ["first", "last"])
 @pytest.mark.parametrize("per_record", [False, True])
-@examples(max_examples=40, deadline=None)
+@examples(20)
 @given(bundles=st.lists(st.lists(values, max_size=8), max_size=6), restart=st.integers(0, 5))
 def test_bundles_beside_the_model(
     keep: Any, per_record: bool, bundles: list[list[Row]], restart: int

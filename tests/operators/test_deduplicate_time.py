@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
+from strategies import examples
 
 from aggloom import Harness
 from aggloom.codegen.planner import as_text, plan_deduplicate, plan_query
@@ -82,7 +82,7 @@ def messages(changes: tuple[pa.RecordBatch, Any]) -> list[Row]:
 @pytest.mark.parametrize("keep", ["first", "last"])
 @pytest.mark.parametrize("mode", ["per record", "all changes", "net"])
 @pytest.mark.parametrize("flags", [(True, True), (False, True), (False, False)])
-@examples(max_examples=30, deadline=None)
+@examples(12)
 @given(bundles=bundles_of, restart=st.integers(0, 5))
 def test_by_time_beside_the_model(
     keep: Any, mode: str, flags: tuple[bool, bool], bundles: list[list[Row]], restart: int
@@ -110,7 +110,7 @@ def test_by_time_beside_the_model(
 
 
 @pytest.mark.parametrize("folds", [False, True])
-@examples(max_examples=30, deadline=None)
+@examples(15)
 @given(bundles=bundles_of)
 def test_the_last_row_without_state(folds: bool, bundles: list[list[Row]]) -> None:
     operator = DeduplicateOperator(
@@ -125,7 +125,7 @@ def test_the_last_row_without_state(folds: bool, bundles: list[list[Row]]) -> No
 
 @pytest.mark.parametrize("keep", ["first", "last"])
 @pytest.mark.parametrize("per_record", [False, True])
-@examples(max_examples=15, deadline=None)
+@examples(6)
 @given(bundles=bundles_of, buckets=st.integers(1, 4), restart=st.integers(0, 5))
 def test_sql_beside_duckdb(
     keep: str, per_record: bool, bundles: list[list[Row]], buckets: int, restart: int
@@ -205,7 +205,7 @@ class Waiting:
 
 
 @pytest.mark.parametrize(("keep", "ends"), [("first", False), ("first", True), ("last", True)])
-@examples(max_examples=60, deadline=None)
+@examples(25)
 @given(data=st.data(), restart=st.integers(0, 6))
 def test_rows_that_wait_beside_the_model(keep: Any, ends: bool, data: Any, restart: int) -> None:
     schema = WINDOWED if ends else ROWS

@@ -10,17 +10,18 @@ import duckdb
 import pyarrow as pa
 import pytest
 from handlers import handler_class
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from join_queries import join_queries
 from queries import ONE_PHASE, PER_RECORD, TWO_PHASE, agree, batches_of, multiset
+from strategies import examples
 
 from aggloom.codegen.planner import PlanOptions, plan_query
 from aggloom.runtime.local.harness import Harness
 from aggloom.runtime.values.changelog import fold
 
-many = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-some = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+many = examples(20)
+some = examples(4)
 
 
 @many

@@ -10,8 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from strategies import examples
 
 import aggloom as al
 from aggloom.errors import (
@@ -82,7 +83,7 @@ class Model:
         return Counter(row for stack in self.got.values() for rows in stack for row in rows)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(15)
 @given(st.integers(0, 10**9))
 def test_random_changes_against_a_table_that_changes(seed: int) -> None:
     draw = random.Random(seed)

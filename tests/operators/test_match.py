@@ -14,7 +14,7 @@ from match_model import Query
 
 import aggloom as al
 
-_FIRST, _COUNT = map(int, os.environ.get("AGGLOOM_SEEDS", "0:30").split(":"))
+_FIRST, _COUNT = map(int, os.environ.get("AGGLOOM_SEEDS", "0:16").split(":"))
 TABLE = {
     "g": "STRING",
     "id": "INT",

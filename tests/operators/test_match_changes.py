@@ -16,7 +16,7 @@ import aggloom as al
 from aggloom.errors import OrphanRetractionError, SqlError
 from aggloom.runtime.operators.match import corrections
 
-_FIRST, _COUNT = map(int, os.environ.get("AGGLOOM_SEEDS", "0:20").split(":"))
+_FIRST, _COUNT = map(int, os.environ.get("AGGLOOM_SEEDS", "0:12").split(":"))
 TABLE = {
     "g": "STRING",
     "id": "INT",

@@ -8,8 +8,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
+from strategies import examples
 
 from aggloom import Harness, explain
 from aggloom.codegen.planner import plan_query
@@ -88,7 +88,7 @@ def messages(changes: tuple[pa.RecordBatch, Any]) -> list[Row]:
 @pytest.mark.parametrize("per_record", [False, True])
 @pytest.mark.parametrize("update_before", [False, True])
 @pytest.mark.parametrize("filtered", [False, True])
-@examples(max_examples=40, deadline=None)
+@examples(20)
 @given(bundles=bundles_of, restart=st.integers(0, 5))
 def test_bundles_beside_the_model(
     per_record: bool, update_before: bool, filtered: bool, bundles: list[list[Row]], restart: int
@@ -138,7 +138,7 @@ def test_deleted_keys_give_their_room_back() -> None:
 
 
 @pytest.mark.parametrize("mini_batch", [False, True])
-@examples(max_examples=20, deadline=None)
+@examples(10)
 @given(bundles=bundles_of, buckets=st.integers(1, 4), restart=st.integers(0, 5))
 def test_sql_over_upserts_beside_duckdb(
     mini_batch: bool, bundles: list[list[Row]], buckets: int, restart: int

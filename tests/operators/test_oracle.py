@@ -22,7 +22,7 @@ from aggloom.runtime.storage import key_index as keyindex
 from aggloom.runtime.values.changelog import fold
 
 Change = tuple[Any, ...]
-few, some = examples(10), examples(25)
+few, some = examples(6), examples(15)
 STATES = ("distinct", "first_last", "floats")
 """Specs that hold every kind of state, where compiling all the rich ones would take minutes."""
 # Compiled, which takes seconds for each: not in the quick suite.

@@ -23,7 +23,7 @@ from aggloom.runtime.values.changelog import fold
 
 Change = tuple[Any, ...]
 Backend = Literal["numba", "python"]
-few = examples(12)
+few = examples(6)
 ORDERLESS = ("bytes", "decimals", "distinct", "flink", "floats", "global", "integers", "times")
 """Specs of which no call goes by arrival."""
 COMPILED = ("distinct", "floats", "integers", "global")

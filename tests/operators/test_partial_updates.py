@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
+from strategies import examples
 
 from aggloom import Harness, explain
 from aggloom.codegen.planner import plan_query
@@ -60,7 +60,7 @@ def fold_by_key(rows: list[Row]) -> tuple[dict[int, Row], int]:
 @pytest.mark.parametrize("backend", ["python", "numba"])
 @pytest.mark.parametrize("mini_batch", [False, True])
 @pytest.mark.parametrize("update_before", [False, True])
-@examples(max_examples=25, deadline=None)
+@examples(12)
 @given(
     rows=st.lists(changes, max_size=20),
     cuts=st.sets(st.integers(0, 20)),

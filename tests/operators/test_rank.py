@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
+from strategies import examples
 
 import aggloom as al
 from aggloom.errors import DataError, OrphanRetractionError
@@ -143,7 +143,7 @@ def spec_of(**given: Any) -> RankSpec:
     return RankSpec(schema=SCHEMA, keys=1, first=first, end=end, **given)
 
 
-@examples(max_examples=150, deadline=None)
+@examples(50)
 @given(
     data=st.data(),
     function=functions,
@@ -212,7 +212,7 @@ def test_changes_beside_the_model(
             assert not gone & came, "a message that folds to nothing"
 
 
-@examples(max_examples=100, deadline=None)
+@examples(40)
 @given(
     data=st.data(),
     function=functions,
@@ -249,7 +249,7 @@ def test_insertions_need_no_other_rows(
             assert (operator.state.sorted.sizes(slots)[0] <= asked[1]).all()
 
 
-@examples(max_examples=100, deadline=None)
+@examples(40)
 @given(
     data=st.data(),
     function=st.sampled_from(["ROW_NUMBER", "RANK"]),
@@ -306,7 +306,7 @@ def test_rows_that_get_better_need_no_other_rows(
         assert table == model.table()
 
 
-@examples(max_examples=40, deadline=None)
+@examples(20)
 @given(
     data=st.data(),
     function=functions,
@@ -438,7 +438,7 @@ def test_what_it_holds_of_a_key() -> None:
     )
 
 
-@examples(max_examples=60, deadline=None)
+@examples(25)
 @given(
     rows=st.lists(st.tuples(st.sampled_from(["+I", "+I", "-D"]), rows_), max_size=25),
     function=functions,

@@ -64,7 +64,7 @@ rows_ = st.tuples(
 
 
 @pytest.mark.parametrize("function", MODELS)
-@examples(25)
+@examples(12)
 @given(data=st.data())
 def test_rows_are_those_of_a_plain_model(function: str, data: st.DataObject) -> None:
     retracts = function not in APPEND_ONLY and data.draw(st.booleans())
@@ -102,7 +102,7 @@ def test_rows_are_those_of_a_plain_model(function: str, data: st.DataObject) -> 
     harness.close()
 
 
-@examples(15)
+@examples(8)
 @given(batches=lawful_batches(rows_, 16))
 def test_the_two_largest_are_duckdbs(batches: list[list[Row]]) -> None:
     sql = "SELECT k, COUNT(*) AS n, TOP2_OF_ALL(v) AS (value, place) FROM t GROUP BY k"

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
+from strategies import examples
 from temporal_queries import (
     BEGIN,
     COLUMNS,
@@ -87,7 +87,7 @@ def test_dates_and_wall_clocks_are_those_of_the_zone(condition: Condition) -> No
 
 
 @given(st.integers(0, 10**6), st.sampled_from(CONDITIONS), st.booleans(), st.booleans())
-@examples(max_examples=15)
+@examples(10)
 def test_random_changes(seed: int, condition: Condition, per_record: bool, append: bool) -> None:
     mode = {"mini_batch_enabled": False} if per_record else {}
     changes = "append" if append else "retract"

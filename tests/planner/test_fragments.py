@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from recorded import Recorded
+from strategies import examples
 
 from aggloom import Harness
 from aggloom.codegen.planner import Exchange, Join, PlanOptions, Stateful, plan_query, walk
@@ -211,7 +212,7 @@ def net(changes: list[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:
     return Counter({row: count for row, count in found.items() if count})
 
 
-@settings(max_examples=60, deadline=None)
+@examples(25)
 @given(
     sql=queries(),
     bundles=st.lists(st.lists(ROWS, max_size=12), min_size=1, max_size=4),

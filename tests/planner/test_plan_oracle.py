@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from queries import (
     AND_SOME,
@@ -30,13 +30,14 @@ from queries import (
     queries,
     split,
 )
+from strategies import examples
 
 from aggloom.codegen.planner import Expand, IncrementalAggregate, LocalAggregate, Plan, walk
 from aggloom.runtime.values.changelog import fold
 
-many = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-some = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
-few = settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+many = examples(12)
+some = examples(6)
+few = examples(2)
 
 CHOSEN = {
     "balances": f"""

@@ -30,7 +30,7 @@ from tests.windows.test_nested_windows import by_duckdb, random_changes, rounded
 pytestmark = pytest.mark.spark
 
 Row = tuple[Any, ...]
-_FIRST, _COUNT = map(int, os.environ.get("AGGLOOM_SEEDS", "0:10").split(":"))
+_FIRST, _COUNT = map(int, os.environ.get("AGGLOOM_SEEDS", "0:4").split(":"))
 _TIME = pa.timestamp("us", "UTC")
 _LATER = dt.datetime(2024, 4, 1, tzinfo=dt.UTC)
 

@@ -11,8 +11,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
+from strategies import examples
 
 import aggloom as al
 from aggloom.codegen.planner import as_text, plan_query
@@ -47,7 +47,7 @@ def answer(
 
 
 @pytest.mark.parametrize("declared", ["TIMESTAMP({})", "TIMESTAMP_LTZ({}) NOT NULL", "TIME({})"])
-@examples(max_examples=15, deadline=None)
+@examples(10)
 @given(data=st.data(), near=st.lists(st.tuples(MICROS, st.integers(0, 12_000)), max_size=20))
 def test_groups_are_those_of_duckdb(declared: str, data: Any, near: list[tuple[int, int]]) -> None:
     is_time = declared.startswith("TIME(")

@@ -10,8 +10,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
+from strategies import examples
 
 import aggloom as al
 from aggloom import Harness
@@ -91,7 +91,7 @@ def expected(sql: str, net: list[Row]) -> Counter[Row]:
     "sql",
     [form.format(f=f) for form in FORMS for f in ("ROW_NUMBER", "RANK", "DENSE_RANK")] + LIMITS,
 )
-@examples(max_examples=4, deadline=None)
+@examples(3)
 @given(data=st.data(), mini=st.booleans())
 def test_forms_beside_duckdb(sql: str, data: Any, mini: bool) -> None:
     _beside_duckdb(sql, data, mini)
@@ -123,7 +123,7 @@ CHAINS = {
 
 
 @pytest.mark.parametrize("chain", CHAINS)
-@examples(max_examples=25, deadline=None)
+@examples(10)
 @given(data=st.data(), mini=st.booleans())
 def test_chains_beside_duckdb(chain: str, data: Any, mini: bool) -> None:
     _beside_duckdb(CHAINS[chain], data, mini)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from handlers import Backend, handler_class
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+from strategies import examples
 from window_model import Change, Input
 
 from aggloom.codegen import AggSpec
@@ -44,7 +44,7 @@ SPEC = AggSpec.from_sql(
 )
 SUM = AggSpec.from_sql("SELECT k, w, SUM(v) AS s FROM t GROUP BY k, w", SCHEMA)
 LOCAL = Bounds("window_start", "window_end", "window_time", WALL_CLOCK, INSTANT)
-some = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+some = examples(15)
 
 CONTINUE, FIRE, PURGE, FIRE_AND_PURGE = TriggerResult
 

@@ -34,8 +34,8 @@ _SINGLES = [0.0, -0.0, 1.5, -2.25, 0.125, 65536.0, math.nan, math.inf, -math.inf
 
 
 def examples(count: int) -> settings:
-    """So many examples, and ten times as many in a soak."""
-    times = 10 if os.environ.get("AGGLOOM_EXAMPLES") == "other" else 1
+    """So many examples, and twenty times as many in a soak."""
+    times = 20 if os.environ.get("AGGLOOM_EXAMPLES") == "other" else 1
     checks = list(HealthCheck)
     return settings(max_examples=count * times, deadline=None, suppress_health_check=checks)
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from handlers import Backend
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from strategies import examples
 
 import aggloom as al
 from aggloom.errors import OrphanRetractionError
@@ -124,7 +125,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(25)
 @given(steps=STEPS, keeps=st.booleans())
 def test_the_result_is_that_of_the_rows_that_are_left(
     steps: list[list[tuple[bool, Any, int, int]]], keeps: bool

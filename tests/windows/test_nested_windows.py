@@ -84,7 +84,7 @@ def rounded(row: Any) -> Row:
     return tuple(round(value, 9) if isinstance(value, float) else value for value in row)
 
 
-@examples(25)
+@examples(12)
 @given(seed=st.integers(0, 10**9), retracts=st.booleans(), by_row=st.booleans())
 def test_queries_over_windows_give_duckdbs_table(seed: int, retracts: bool, by_row: bool) -> None:
     draws = random.Random(seed)

@@ -13,8 +13,9 @@ import pytest
 import udafs
 from changelog_laws import check_laws
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from strategies import examples
 
 import aggloom as al
 from aggloom.cli import main
@@ -137,7 +138,7 @@ def own_functions() -> None:
     udafs.my_avg()
 
 
-@settings(max_examples=12, deadline=None)
+@examples(8)
 @given(made=batches(), cut=st.integers(0, 6))
 def test_horizons_are_those_of_all_rows(made: list[list[Row]], cut: int) -> None:
     rows: Counter[Row] = Counter()
@@ -170,7 +171,7 @@ def _restarted(old: Any, query: str) -> Any:
     return made
 
 
-@settings(max_examples=6, deadline=None)
+@examples(5)
 @given(made=batches())
 def test_neither_cuts_nor_backends_change_the_table(made: list[list[Row]]) -> None:
     # Few calls: what they share with other tests is compiled already.

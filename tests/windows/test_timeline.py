@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from strategies import examples
 
 from aggloom.codegen import AggSpec
 from aggloom.codegen.windows import (
@@ -308,7 +309,7 @@ BATCHES = st.lists(
 
 
 @pytest.mark.parametrize(("assigner", "options"), ASSIGNERS, ids=lambda each: str(each)[:60])
-@settings(max_examples=25, deadline=None)
+@examples(12)
 @given(batches=BATCHES)
 def test_it_tells_what_the_operator_did(
     assigner: Assigner, options: dict[str, Any], batches: list[list[Any]]

@@ -7,8 +7,9 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from strategies import examples
 
 import aggloom as al
 from aggloom.codegen.planner import LocalAggregate, PlanOptions, walk
@@ -86,7 +87,7 @@ def told(sql: str, story: list[Any], cut: int, **ways: Any) -> tuple[list[Counte
 
 
 @pytest.mark.parametrize("window", TABLES)
-@settings(max_examples=25, deadline=None)
+@examples(12)
 @given(story=stories(), cut=st.integers(1, 12))
 def test_every_plan_gives_the_same_windows(window: str, story: list[Any], cut: int) -> None:
     # What comes too early is kept, so that two phases are sound; here nothing does.
@@ -109,7 +110,7 @@ def test_two_phases_are_planned_where_they_are_told() -> None:
 
 
 @pytest.mark.parametrize("window", TABLES)
-@settings(max_examples=15, deadline=None)
+@examples(10)
 @given(story=stories())
 def test_corrections_add_up_in_every_plan(window: str, story: list[Any]) -> None:
     """With allowed lateness messages depend on the cut; the table after each watermark does not."""

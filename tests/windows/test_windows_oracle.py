@@ -8,8 +8,9 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from strategies import examples
 from window_cases import ASSIGNERS, BOUNDS, Change, Step, handler, run, steps, table
 
 from aggloom.codegen.windows import Aligned, Assigner, Session, Windowing
@@ -28,7 +29,7 @@ def _place(assigner: Assigner) -> Any:
 
 
 @pytest.mark.parametrize("retracts", [False, True])
-@settings(max_examples=150, deadline=None)
+@examples(40)
 @given(data=st.data())
 def test_on_time_windows_equal_the_general_operator(retracts: bool, data: Any) -> None:
     windowing = Windowing(data.draw(st.sampled_from(ASSIGNERS)))
@@ -45,7 +46,7 @@ def test_on_time_windows_equal_the_general_operator(retracts: bool, data: Any) -
 
 
 @pytest.mark.parametrize("retracts", [False, True])
-@settings(max_examples=150, deadline=None)
+@examples(40)
 @given(data=st.data())
 def test_late_updates_equal_the_general_operator(retracts: bool, data: Any) -> None:
     assigner = data.draw(st.sampled_from(ASSIGNERS))
@@ -64,7 +65,7 @@ def test_late_updates_equal_the_general_operator(retracts: bool, data: Any) -> N
         assert operator.keys == 0
 
 
-@settings(max_examples=60, deadline=None)
+@examples(25)
 @given(data=st.data())
 def test_early_results_equal_the_general_operator(data: Any) -> None:
     from aggloom.codegen.windows import EventTimeTrigger
@@ -81,7 +82,7 @@ def test_early_results_equal_the_general_operator(data: Any) -> None:
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(30)
 @given(data=st.data())
 def test_a_restart_anywhere_changes_nothing(data: Any) -> None:
     lateness = data.draw(st.sampled_from([0, 10]))
@@ -92,7 +93,7 @@ def test_a_restart_anywhere_changes_nothing(data: Any) -> None:
     assert run(make(), made, place, again=make) == run(make(), made, place)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(20)
 @given(data=st.data())
 def test_compiled_equals_interpreted(data: Any) -> None:
     lateness = data.draw(st.sampled_from([0, 10]))
@@ -104,7 +105,7 @@ def test_compiled_equals_interpreted(data: Any) -> None:
 
 
 @pytest.mark.parametrize("retracts", [False, True])
-@settings(max_examples=100, deadline=None)
+@examples(30)
 @given(data=st.data())
 def test_windows_equal_duckdb(retracts: bool, data: Any) -> None:
     assigner = data.draw(st.sampled_from(ASSIGNERS))
