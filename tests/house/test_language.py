@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 import pytest
 from figures import (
@@ -119,11 +122,24 @@ VAGUE_NAMES = {
 """Values by room that are yet to be named by a noun: the numbers may only fall."""
 
 
-def find_indirect(text: str) -> list[int]:
+@cache
+def parse_file(path: Path) -> ast.Module:
+    """The syntax tree of a file: most rules look at all of them, and parsing takes longer than looking."""
+    return ast.parse(path.read_text("utf-8"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _trees_of_file() -> Iterator[None]:
+    """Forget the trees after the last rule."""
+    yield
+    parse_file.cache_clear()
+
+
+def find_indirect(tree: ast.Module) -> list[int]:
     """Return the lines of the docstrings that begin with neither the thing nor a verb."""
     return sorted(
         each.lineno
-        for each in find_docstrings(ast.parse(text))
+        for each in find_docstrings(tree)
         if INDIRECT.match(ast.literal_eval(each.value))
     )
 
@@ -133,21 +149,21 @@ def test_docstrings_begin_with_the_thing_or_a_verb(room: str) -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in sorted((ROOT / room).rglob("*.py"))
-        for line in find_indirect(path.read_text("utf-8"))
+        for line in find_indirect(parse_file(path))
     ]
     assert found == []
 
 
 def test_an_indirect_docstring_is_found() -> None:
     text = '"""Rooms."""\ndef f():\n    """Whether it is."""\nA = 1\n"""What it is."""\nclass B:\n    """Howling."""\n'
-    assert find_indirect(text) == [3, 5]
+    assert find_indirect(ast.parse(text)) == [3, 5]
 
 
 def test_functions_are_verbs_with_their_objects() -> None:
     found = {
         node.name.strip("_"): f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in list_modules()
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in ast.walk(parse_file(path))
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("__")
         if is_participle(node.name)
     }
@@ -161,7 +177,7 @@ def test_a_participle_is_seen() -> None:
 
 
 def test_no_public_class_has_the_name_of_another() -> None:
-    counts = count_public_classes([ast.parse(path.read_text("utf-8")) for path in list_modules()])
+    counts = count_public_classes([parse_file(path) for path in list_modules()])
     assert {name for name, count in counts.items() if count > 1} <= ALIKE.keys()
 
 
@@ -169,7 +185,7 @@ def test_values_have_nouns_for_names() -> None:
     """A local, a parameter or a field is what it holds: `rows`, not `found`."""
     found: dict[str, list[str]] = {}
     for path in list_modules():
-        names = find_vague_names(ast.parse(path.read_text("utf-8")))
+        names = find_vague_names(parse_file(path))
         places = [f"{path.relative_to(ROOT)}:{line} {name}" for line, name in names]
         found.setdefault(room_of(path), []).extend(places)
     assert {r: places for r, places in found.items() if len(places) > VAGUE_NAMES.get(r, 0)} == {}
@@ -201,7 +217,7 @@ def test_long_calls_name_their_arguments() -> None:
     found = {
         path.relative_to(ROOT).as_posix(): lines
         for path in (*list_modules(), *more)
-        if (lines := find_long_calls(ast.parse(path.read_text("utf-8"))))
+        if (lines := find_long_calls(parse_file(path)))
     }
     assert {path: lines for path, lines in found.items() if path not in LONG_CALLS} == {}
     assert {*LONG_CALLS} <= {*found}, "a module without one leaves the list"
@@ -217,7 +233,7 @@ def test_the_text_of_a_query_does_not_travel() -> None:
         path.relative_to(ROOT).as_posix()
         for room in ("codegen/sql", "codegen/planner")
         for path in (ROOT / room).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in ast.walk(parse_file(path))
         if isinstance(node, ast.FunctionDef | ast.ClassDef)
         if "sql" in (_parameters(node) if isinstance(node, ast.FunctionDef) else _fields(node))
     }
