@@ -209,7 +209,7 @@ class SinkTimeoutError(SinkError, TimeoutError):
 
 
 class UntrustedCodeError(StateError):
-    """Python source that came with a spec's text or a checkpoint, which runs only if the user trusts it."""
+    """Python source within a spec's text or a checkpoint, which runs only if the user trusts it."""
 
 
 class CaseFormatError(AggloomError):

@@ -66,7 +66,7 @@ def show_state(
 def show_why(
     checkpoint: str, keys: tuple[str, ...], limit: int | None, form: Form, **options: Any
 ) -> None:
-    """Print how a key came to its value."""
+    """Print the changes by which a key got its value."""
     key = read_key(keys)
     spark = session_for(checkpoint)
     from aggloom.runtime.inspection.checkpoint import why

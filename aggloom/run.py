@@ -190,11 +190,11 @@ class _Run:
     def closes(self) -> bool:
         """Run the last batch, which closes what waits for the watermark; False where it is not to be, or has been."""
         from aggloom.runtime.spark.last_batch import plan_last_batch
-        from aggloom.runtime.spark.watch.followers import settle
+        from aggloom.runtime.spark.watch.followers import wait_for_follower
 
         if not (self._waits and self._job.ends):
             return False
-        settle(self.query)
+        wait_for_follower(self.query)
         open_windows = self.printer.counts.windows
         if not plan_last_batch(self._spark, self.query):
             return False

@@ -43,7 +43,7 @@ def _check_sink(job: Job, plan: Plan) -> None:
             raise DirectoryError(f"sink {kind}: {path} is a file; name a directory for its files")
         return
     key, has_before = find_key(plan, plan.schema.names, list(job.key) or None, options)
-    # Made and thrown away: a library that is missing, or an option that does not fit, is told before a row is read.
+    # Made and thrown away: a library that is missing, or an option that does not fit, is reported before a row is read.
     made_sink(options, key, has_before)
     if isinstance(options, DatabaseOptions) and find_spec(options.driver.partition(".")[0]) is None:
         raise SpecError(

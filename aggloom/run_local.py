@@ -32,9 +32,9 @@ from aggloom.runtime.engine.lake_source import LakeInput
 from aggloom.runtime.engine.made_source import MadeRows
 from aggloom.runtime.engine.query import BUCKETS, LocalQuery, QuerySettings
 from aggloom.runtime.engine.replayed_input import ReplayedInput
+from aggloom.runtime.engine.resume import resume_plan
 from aggloom.runtime.engine.rows_source import RowsInput
 from aggloom.runtime.engine.scan_columns import scan_columns, time_columns
-from aggloom.runtime.engine.settle import settle_plan
 from aggloom.runtime.engine.side_input import SideInput
 from aggloom.runtime.engine.sinks import FunctionBatches
 from aggloom.runtime.engine.sources import Source
@@ -77,7 +77,7 @@ def run_jobs(placed: list[tuple[Job, Path]], clear: Callable[[], None], report: 
             query.journal.dropped.is_quiet = True
             query.journal.listener = BatchLines(lines.show).show_batch
             runs.append(_Run(query))
-        # Asked before the run: it says whether rows came after the end of an earlier one, which makes them late.
+        # Asked before the run: it says whether rows arrived after the end of an earlier one, which makes them late.
         ended = [each.query.has_ended for each in runs]
         _watch(runs, interrupts)
         for (job, checkpoint), each, late in zip(placed, runs, ended, strict=True):
@@ -117,7 +117,7 @@ def open_query(
     if forgets:
         # A batch that forgets changes nothing else, and may be one that was begun before.
         chosen = replace(chosen, options=replace(chosen.options, added_columns="ignore"))
-    plan, added = settle_plan(checkpoint, chosen, job.backend, buckets)
+    plan, added = resume_plan(checkpoint, chosen, job.backend, buckets)
     check_run(job, plan)
     rows_by_table = rows or {}
     groups = _group_topics(job, plan)

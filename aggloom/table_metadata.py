@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aggloom.codegen import to_schema
 from aggloom.errors import SpecError
-from aggloom.runtime.connectors.files.file_facts import (
-    FILE_FACTS,
-    check_file_facts,
-    split_sources,
-)
+from aggloom.runtime.connectors.files.file_facts import FILE_FACTS, check_file_facts, split_sources
 from aggloom.runtime.formats.message_columns import TOPIC_FACTS, is_stable, message_columns
 from aggloom.runtime.formats.registry import MESSAGES
 

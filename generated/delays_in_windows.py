@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"delay","args":["dep_delay"],"function":"AVG"},{"alias":"worst","args":["dep_delay"],"function":"MAX"}],"dialect":"spark","group_by":["origin","$window"],"input_changes":"retract","namespace":true,"schema":[["origin","STRING"],["$window","BIGINT"],["dep_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "929b2cc16bd96248"
-DIGEST = "7d6503239ce3939d"
+SUPPORT = "ed1d167198742122"
+DIGEST = "347ffe0be763bd05"
 
 
 class Inputs(NamedTuple):
@@ -160,9 +160,9 @@ def apply_row(state, inputs, retracts, keep_orphans, i, s):
 
 
 @rt.part
-def settle_rows(state):
-    """Make the changes that views have noted."""
-    rt.ordered_settle(state.ordered_dep_delay, state.pool, False)
+def flush_rows(state):
+    """Apply the changes that views have queued."""
+    rt.ordered_flush(state.ordered_dep_delay, state.pool, False)
 
 
 @rt.cold_kernel
@@ -172,14 +172,14 @@ def update(state, inputs, retracts, keep_orphans, slots, start, stop):
     for i in range(start, stop):
         if not apply_row(state, inputs, retracts, keep_orphans, i, slots[i]):
             dropped += 1
-    settle_rows(state)
+    flush_rows(state)
     return stop, dropped
 
 
 @rt.cold_kernel
 def values(state, slots, out, start, stop):
     """Write the results at the slots from start on, up to stop or where a list has no room: the next one."""
-    settle_rows(state)
+    flush_rows(state)
     for k in range(start, stop):
         value_row(state, slots[k], out, k)
     return stop
@@ -206,7 +206,7 @@ def fold(state, inputs, retracts, keep_orphans, slots, start, stop, ids, out, ha
                     value_row(state, s, out, k)
                 if phase == 0 and not apply_row(state, inputs, retracts, keep_orphans, i, s):
                     dropped += 1
-            settle_rows(state)
+            flush_rows(state)
         start = end
     return stop, dropped
 
@@ -217,7 +217,7 @@ def merge_slots(state, slots, other, others, start):
     stop = len(slots)
     for k in range(start, stop):
         merge_row(state, slots[k], other, others[k])
-    settle_rows(state)
+    flush_rows(state)
     return stop
 
 
@@ -226,7 +226,7 @@ def reset_slots(state, slots):
     """Make the accumulators at each of the slots as new."""
     for k in range(len(slots)):
         reset_row(state, slots[k])
-    settle_rows(state)
+    flush_rows(state)
 
 
 class NamespaceAggsHandler(rt.NamespaceHandler):

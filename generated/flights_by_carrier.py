@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"total","args":["dep_delay"],"function":"SUM"},{"alias":"mean","args":["arr_delay"],"function":"AVG"},{"alias":"worst","args":["arr_delay"],"function":"MAX"},{"alias":"airports","args":["dest"],"distinct":true,"function":"COUNT"}],"dialect":"spark","group_by":["carrier"],"input_changes":"retract","schema":[["carrier","STRING"],["dest","STRING"],["dep_delay","INT"],["arr_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "929b2cc16bd96248"
-DIGEST = "27ab1c6a88a47192"
+SUPPORT = "ed1d167198742122"
+DIGEST = "325ffc3630f72c3e"
 
 
 class Inputs(NamedTuple):
@@ -91,7 +91,7 @@ def accumulate_row(state, inputs, i, s):
             count_dest_distinct = state.count_dest_distinct[s]
             state.count_dest_distinct[s] = count_dest_distinct + 1
 
-        rt.multiset_mend(state.distinct_dest, state.pool, True, s, entry)
+        rt.multiset_prune_added(state.distinct_dest, state.pool, True, s, entry)
 
 
 @rt.part
@@ -127,7 +127,7 @@ def retract_row(state, inputs, i, s):
             count_dest_distinct = state.count_dest_distinct[s]
             state.count_dest_distinct[s] = count_dest_distinct - 1
 
-        rt.multiset_settle(state.distinct_dest, state.pool, True, s, entry)
+        rt.multiset_prune(state.distinct_dest, state.pool, True, s, entry)
 
 
 @rt.inner_kernel
@@ -188,7 +188,7 @@ def merge_row(state, s, other, o):
             count_dest_distinct = state.count_dest_distinct[s]
             state.count_dest_distinct[s] = count_dest_distinct - 1
 
-        rt.multiset_settle(state.distinct_dest, state.pool, True, s, entry)
+        rt.multiset_prune(state.distinct_dest, state.pool, True, s, entry)
         theirs = rt.multiset_after(other.distinct_dest, other.pool, o, theirs)
     if state.records[s] == 0:
         reset_row(state, s)
@@ -254,9 +254,9 @@ def apply_row(state, inputs, retracts, keep_orphans, i, s):
 
 
 @rt.part
-def settle_rows(state):
-    """Make the changes that views have noted."""
-    rt.ordered_settle(state.ordered_arr_delay, state.pool, False)
+def flush_rows(state):
+    """Apply the changes that views have queued."""
+    rt.ordered_flush(state.ordered_arr_delay, state.pool, False)
 
 
 @rt.cold_kernel
@@ -266,14 +266,14 @@ def update(state, inputs, retracts, keep_orphans, slots, start, stop):
     for i in range(start, stop):
         if not apply_row(state, inputs, retracts, keep_orphans, i, slots[i]):
             dropped += 1
-    settle_rows(state)
+    flush_rows(state)
     return stop, dropped
 
 
 @rt.cold_kernel
 def values(state, slots, out, start, stop):
     """Write the results at the slots from start on, up to stop or where a list has no room: the next one."""
-    settle_rows(state)
+    flush_rows(state)
     for k in range(start, stop):
         value_row(state, slots[k], out, k)
     return stop
@@ -300,7 +300,7 @@ def fold(state, inputs, retracts, keep_orphans, slots, start, stop, ids, out, ha
                     value_row(state, s, out, k)
                 if phase == 0 and not apply_row(state, inputs, retracts, keep_orphans, i, s):
                     dropped += 1
-            settle_rows(state)
+            flush_rows(state)
         start = end
     return stop, dropped
 
@@ -311,7 +311,7 @@ def merge_slots(state, slots, other, others, start):
     stop = len(slots)
     for k in range(start, stop):
         merge_row(state, slots[k], other, others[k])
-    settle_rows(state)
+    flush_rows(state)
     return stop
 
 
@@ -320,7 +320,7 @@ def reset_slots(state, slots):
     """Make the accumulators at each of the slots as new."""
     for k in range(len(slots)):
         reset_row(state, slots[k])
-    settle_rows(state)
+    flush_rows(state)
 
 
 class GroupAggsHandler(rt.Handler):

@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "929b2cc16bd96248"
-DIGEST = "859cd9fda41b5e6a"
+SUPPORT = "ed1d167198742122"
+DIGEST = "6a6fdf26d2abeaab"
 
 
 class Inputs(NamedTuple):
@@ -146,9 +146,9 @@ def apply_row(state, inputs, retracts, keep_orphans, i, s):
 
 
 @rt.part
-def settle_rows(state):
-    """Make the changes that views have noted."""
-    rt.ordered_settle(state.ordered_cnt, state.pool, False)
+def flush_rows(state):
+    """Apply the changes that views have queued."""
+    rt.ordered_flush(state.ordered_cnt, state.pool, False)
 
 
 @rt.cold_kernel
@@ -158,14 +158,14 @@ def update(state, inputs, retracts, keep_orphans, slots, start, stop):
     for i in range(start, stop):
         if not apply_row(state, inputs, retracts, keep_orphans, i, slots[i]):
             dropped += 1
-    settle_rows(state)
+    flush_rows(state)
     return stop, dropped
 
 
 @rt.cold_kernel
 def values(state, slots, out, start, stop):
     """Write the results at the slots from start on, up to stop or where a list has no room: the next one."""
-    settle_rows(state)
+    flush_rows(state)
     for k in range(start, stop):
         value_row(state, slots[k], out, k)
     return stop
@@ -192,7 +192,7 @@ def fold(state, inputs, retracts, keep_orphans, slots, start, stop, ids, out, ha
                     value_row(state, s, out, k)
                 if phase == 0 and not apply_row(state, inputs, retracts, keep_orphans, i, s):
                     dropped += 1
-            settle_rows(state)
+            flush_rows(state)
         start = end
     return stop, dropped
 
@@ -203,7 +203,7 @@ def merge_slots(state, slots, other, others, start):
     stop = len(slots)
     for k in range(start, stop):
         merge_row(state, slots[k], other, others[k])
-    settle_rows(state)
+    flush_rows(state)
     return stop
 
 
@@ -212,7 +212,7 @@ def reset_slots(state, slots):
     """Make the accumulators at each of the slots as new."""
     for k in range(len(slots)):
         reset_row(state, slots[k])
-    settle_rows(state)
+    flush_rows(state)
 
 
 class GroupAggsHandler(rt.Handler):

@@ -32,11 +32,7 @@ from aggloom.run_local import open_query
 from aggloom.runtime.connectors.files.table_file import TABLE_FILE, drop_rows
 from aggloom.runtime.connectors.registry import destination
 from aggloom.runtime.engine.forgetter import Forgetter, ForgettingOperator, OperatorPlace
-from aggloom.runtime.hosting.checkpoint_paths import (
-    FORGET_FILE,
-    RECEIPTS,
-    refuse_moved,
-)
+from aggloom.runtime.hosting.checkpoint_paths import FORGET_FILE, RECEIPTS, refuse_moved
 from aggloom.runtime.hosting.recent_changes import drop_changes
 from aggloom.runtime.inspection.keys import key_batch
 from aggloom.runtime.operators.forgetting import keyed_parts
@@ -74,7 +70,7 @@ def _run(
     """Run the batch that forgets, and commit it."""
     operators = _find_operators(root, query, key)
 
-    def note_settled(forgetter: Forgetter, batch: int, retracted: int) -> None:
+    def note_removed(forgetter: Forgetter, batch: int, retracted: int) -> None:
         intent.batch = batch
         intent.removed = [
             asdict(
@@ -94,7 +90,7 @@ def _run(
     intent.not_reached = list(_list_unreached(root, query, job, operators))
     intent.write(root)
     try:
-        query.forget(Forgetter(operators, tuple(dict.fromkeys(texts)), note_settled))
+        query.forget(Forgetter(operators, tuple(dict.fromkeys(texts)), note_removed))
     except CheckpointError:
         # Once the sink has the batch the note has to stay: what it retracts has left, and has to be finished.
         if intent.batch < 0:

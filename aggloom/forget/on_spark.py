@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING, Any
 from aggloom.durable_files import make_directory, sync_directory, write_whole
 from aggloom.errors import CheckpointError, SpecError
 from aggloom.forget.in_local import forget_in_local
-from aggloom.forget.note import (
-    Intent,
-    Receipt,
-    list_files,
-    list_receipts,
-    read_intent,
-    sha256_of,
-)
+from aggloom.forget.note import Intent, Receipt, list_files, list_receipts, read_intent, sha256_of
 from aggloom.job_frames import changes_of, settings_of
 from aggloom.job_note import noted_job
 from aggloom.move import move_checkpoint

@@ -62,7 +62,7 @@ def run_tests(
                 break
         if exitfirst and (tally.failed or tally.errors):
             break
-    # Errors are told from differences: a build that cannot run its tests must not look like one whose tests fail.
+    # Errors have an exit code of their own: a build that cannot run its tests must not look like one whose tests fail.
     sys.exit(tally.end(wanted, places))
 
 

@@ -244,7 +244,7 @@ def load(source: GeneratedSource | str | Path) -> type[Handler]:
         raise SpecError(
             f"the handler is {source!r}; give an AggSpec, a loaded handler class, or the path of a generated module."
         )
-    # A query that is given in place of a path would otherwise be told as a file that is missing.
+    # A query that is given in place of a path would otherwise be reported as a missing file.
     elif _SQL.match(str(source)):
         raise SpecError(
             f"the handler is the SQL {str(source)[:_SHOWN]!r}; make a spec of it with AggSpec.from_sql(sql, schema), "

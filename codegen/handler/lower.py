@@ -51,7 +51,7 @@ class NameScope:
     """The meaning of names: `names` to text, `kinds` of the sums, `spills` (places of exact float sums), `views`.
 
     views: to the text of the array and of the pool, as calls take them. pooled: whether words are ids of the pool.
-    widths: the components of an order key, for `earlier`. scales: of sums of decimals, which are held as integers.
+    widths: the components of an order key, for `earlier`. scales: of sums of decimals, which are stored as integers.
     user_defined: whether a user wrote it.
     """
 

@@ -75,7 +75,7 @@ class Planner(Draft):
             enter_class(self, self.calls[-1], self.classes[call])
             return
         ordered = bool(call.order_by)
-        # DISTINCT leaves no order in its counts: only a view of arrivals says what came first when two are merged.
+        # DISTINCT leaves no order in its counts: only a view of arrivals says what arrived first when two are merged.
         states = entry.shape(True, ordered).state
         arriving = any(isinstance(s, View) and VIEW_KINDS[s.kind].arrival for s in states)
         # A call over values that only grow never retracts one (rule monotonic_extremes).

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from aggloom.codegen.catalogue.entry import Aggregate
 from aggloom.codegen.handler.draft import Draft
-from aggloom.codegen.handler.operands import (
-    Operand,
-    named_arguments,
-    operand_of,
-    skipping_columns,
-)
+from aggloom.codegen.handler.operands import Operand, named_arguments, operand_of, skipping_columns
 from aggloom.codegen.handler.plan_parts import CallBlock, Distinct, StateView
 from aggloom.codegen.spec.agg_call import AggCall
 from aggloom.codegen.views import MULTISET, SEEN

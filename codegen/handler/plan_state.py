@@ -106,7 +106,7 @@ def find_summed_column(state: Field, call: CallPlan) -> str:
 
 
 def _scale(draft: Draft, state: Field, call: CallPlan) -> int:
-    """The digits after the point of an exact sum of decimals, which is held as an integer."""
+    """The digits after the point of an exact sum of decimals, which is stored as an integer."""
     if state.kind != "number":
         return 0
     dtype = draft.type_of(find_summed_column(state, call))
@@ -137,7 +137,7 @@ def widths_of(operand: Operand | None) -> tuple[int, ...]:
     """The widths of the components of an order key."""
     if operand is None or not operand.keys:
         return ()
-    # The keys alone: what follows them is the value, which does not decide what came first.
+    # The keys alone: what follows them is the value, which does not decide what arrived first.
     return row_widths(operand.types[: operand.keys], operand.parts[: operand.keys])
 
 

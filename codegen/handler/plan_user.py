@@ -110,7 +110,7 @@ def user_parts(spec: AggSpec, classes: dict[AggCall, ClassCall]) -> dict[str, An
         "functions": list(rendered.values()),
         "names": tuple(sorted({entry.name for _, entry in user_calls})),
         "unmergeable": tuple(sorted(plain)),
-        # Merging distinct values adds them in their own order, not in that in which they came. What has been emitted
+        # Merging distinct values adds them in their own order, not in that in which they arrived. What has been emitted
         # is nothing that a merge has to keep.
         "compacts": not plain and not again and not any(has(e, CHANGES) for _, e in user_calls),
         "verdicts": tuple((call.text, of.verdict.reason) for call, of in classes.items()),

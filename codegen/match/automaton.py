@@ -44,7 +44,7 @@ class Automaton:
     def is_prompt(self) -> bool:
         """True if a match is known with its last row, whatever rows follow."""
         # Unless a way that is preferred could still make the match longer, its last row decides.
-        return all(self._is_settled(way) for ways in self.ways for way in ways[:-1])
+        return all(self._ends_match(way) for ways in self.ways for way in ways[:-1])
 
     def avoids(self, variables: frozenset[int], start: int = 0) -> bool:
         """Tell whether a match may go on from a state without a row of these variables."""
@@ -63,7 +63,7 @@ class Automaton:
         """The states of a first row that is mapped to one of these variables."""
         return tuple(way for way in self.ways[0] if way and self.variable[way] in variables)
 
-    def _is_settled(self, way: int) -> bool:
+    def _ends_match(self, way: int) -> bool:
         """Tell whether a way that is taken ends the match."""
         return way == ACCEPT or self.ways[way][0] == ACCEPT
 
@@ -155,7 +155,7 @@ class _Graph:
                     numbers[node] = len(numbers) + 1
                     order.append(node)
                     waiting.append(self._ways(self.onward[node]))
-            # Repeats within repeats multiply; told here, before the tables are as large.
+            # Repeats within repeats multiply. They are refused here, before the tables are as large.
             if len(numbers) > MOST_STATES:
                 return None
             ways.append(tuple(numbers.get(node, ACCEPT) for node in nodes))

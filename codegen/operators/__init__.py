@@ -16,11 +16,7 @@ from aggloom.codegen.operators.calc import (
 from aggloom.codegen.operators.changelog_conversion import FromChangelog, ToChangelog
 from aggloom.codegen.operators.correlate import Correlate
 from aggloom.codegen.operators.current_join import CurrentJoin
-from aggloom.codegen.operators.deduplicate import (
-    Deduplicate,
-    deduplicated_table,
-    plan_deduplicate,
-)
+from aggloom.codegen.operators.deduplicate import Deduplicate, deduplicated_table, plan_deduplicate
 from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.expand import Bucket, Column, Constant, Expand, Item
 from aggloom.codegen.operators.incremental import IncrementalAggregate

@@ -87,7 +87,7 @@ class AggregateRows(Node):
     def non_negative(self) -> frozenset[str]:
         below = self.input.rows
         keys = below.non_negative & set(self.spec.group_by)
-        # Retractions of rows that never came could count below zero.
+        # Retractions of rows that never arrived could count below zero.
         calls = self.spec.calls if below.is_complete else ()
         return keys | {
             call.output_name for call in calls if _is_non_negative(call, self.spec, below)

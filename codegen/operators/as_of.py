@@ -94,7 +94,7 @@ class AsOfJoin(TwoSided):
     def ordered_keys(self) -> tuple[Key, ...]:
         if self.waits:
             return self.unique_keys
-        # Updates are told by the first one: of another key the new row may come before the old one goes.
+        # Updates are emitted by the first one: of another key the new row may come before the old one goes.
         return tuple(key for key in self.unique_keys if set(self.keys) <= set(key))[:1]
 
     @property

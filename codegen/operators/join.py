@@ -9,14 +9,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from aggloom.codegen.operators.base import (
-    Key,
-    Node,
-    Pruner,
-    Title,
-    Trend,
-    constant,
-)
+from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend, constant
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.footprint import WORD, index_bytes
 from aggloom.codegen.operators.plan_text import one_line, shown_names

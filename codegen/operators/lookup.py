@@ -118,7 +118,7 @@ class LookupJoin(Extending):
         """Keys of the rows below as keys of the joined rows."""
         own = {name: known for known, name in self.asked.names}
         more: Key = ()
-        # Rows of one row of the input are told apart by the table's key, as far as the result has it.
+        # The table's key distinguishes the result rows of one input row, as far as the result has it.
         if not self.asked.meets_one:
             table = self.asked.table.key
             if not table or not set(table) <= set(own):

@@ -9,15 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from aggloom.codegen.match.definition import MatchDefinition
-from aggloom.codegen.operators.base import (
-    Key,
-    Node,
-    Pruner,
-    Title,
-    Trend,
-    Waker,
-    constant,
-)
+from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend, Waker, constant
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.footprint import WORD
 from aggloom.codegen.operators.plan_text import format_name, shown_names

@@ -134,7 +134,7 @@ class Normalise(KeyedRowsNode):
 
 
 def normalise_rows(rows: Node, key: Key, absent: str | None = None) -> Node:
-    """The whole changes of upserts, with the columns in the order in which they came."""
+    """The whole changes of upserts, with the columns in the order in which they arrived."""
     names = [name for name in rows.schema.names if name != absent]
     others = [name for name in names if name not in key]
     last = [] if absent is None else [absent]

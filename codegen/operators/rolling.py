@@ -153,7 +153,7 @@ class RollingAggregate(WindowAggregate):
     @property
     def state_description(self) -> dict[str, Any]:
         # Without the layout a state could be read with other columns than it was written with.
-        # What was emitted is told apart by these columns: a state belongs to them, as it does to its windows.
+        # These columns identify the emitted rows: a state belongs to them, as it does to its windows.
         return super().state_description | {"windows": f"{self._windows}, {self.layout.text}"}
 
     @property

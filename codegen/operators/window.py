@@ -142,7 +142,7 @@ class WindowTable(Passing):
         below = _prune_input(self.input, read, prune)
         if not self.assigner.merges:
             return self.over(below)
-        # Rows that wait for the end of their session are held as they are.
+        # Rows that wait for the end of their session are stored unchanged.
         return self.over(pick(below, [name for name in below.schema.names if name in read]))
 
 

@@ -9,12 +9,7 @@ import pyarrow as pa
 
 from aggloom.codegen.operators import Node, Scan, normalise_rows
 from aggloom.codegen.planner.scripts.script import Script
-from aggloom.codegen.scalar.expressions import (
-    infer_type,
-    is_expression,
-    parse_scalar,
-    quoted_text,
-)
+from aggloom.codegen.scalar.expressions import infer_type, is_expression, parse_scalar, quoted_text
 from aggloom.codegen.spec.absent_columns import ABSENT, WHOLE_IMAGES
 from aggloom.codegen.spec.agg_spec import SchemaLike, to_schema
 from aggloom.codegen.spec.choices import TABLE_CHANGES
@@ -25,13 +20,7 @@ from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.codegen.sql.argument_names import names_of
 from aggloom.codegen.sql.errors import place_error
 from aggloom.codegen.sql.shape import is_clock
-from aggloom.errors import (
-    OptionError,
-    SpecError,
-    TypeMismatchError,
-    UnknownColumnError,
-    nearest,
-)
+from aggloom.errors import OptionError, SpecError, TypeMismatchError, UnknownColumnError, nearest
 
 Keys = Mapping[str, str | Sequence[str]]
 Times = Mapping[str, str | Sequence[Any]]
@@ -65,7 +54,7 @@ def table_nodes(
             if name not in tables:
                 hint = nearest(name, tables)
                 raise OptionError(f"{what} names table {name!r}, which is not given. {hint}")
-    # All names were checked above, so that a table that is not given is told as such, and not as a KeyError below.
+    # All names were checked above, so that a missing table is reported as such, and not as a KeyError below.
     times = {name: _time(name, mapping) for name, mapping in (watermarks or {}).items()}
     return {
         name: _table(

@@ -7,13 +7,7 @@ from typing import Final
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.scalar.entry import (
-    call_by_row,
-    entry,
-    kernel,
-    literal_text,
-    whole_number,
-)
+from aggloom.codegen.scalar.entry import call_by_row, entry, kernel, literal_text, whole_number
 from aggloom.codegen.scalar.lowered_expression import LoweredExpression, call, quoted
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry, Rule
 from aggloom.codegen.scalar.operand_types import unsupported_error

@@ -180,7 +180,7 @@ def places(entry: Aggregate) -> tuple[str, ...]:
     if entry.positions:
         return entry.positions
     arguments = tuple(argument.name for argument in entry.arguments)
-    # Behind any number of arguments an option could not be told from one of them.
+    # Behind any number of arguments an option could not be distinguished from one of them.
     if entry.arguments and entry.arguments[-1].many:
         return arguments
     return arguments + tuple(option.name for option in entry.options if option.name != ON_NULL)

@@ -95,7 +95,7 @@ class DatabaseUrl:
         credentials = {"user": self.username, "password": self.password}
         parts = {key: value for key, value in credentials.items() if value is not None}
         if self.kind in _OF_MYSQL:
-            # A TIMESTAMP is told in the zone of the session.
+            # A TIMESTAMP is shown in the time zone of the session.
             zone = {"init_command": "SET time_zone = '+00:00'"}
             return module.connect(
                 **{**mysql_arguments(self.url.removeprefix("jdbc:")), **zone, **parts}

@@ -300,7 +300,7 @@ def check_expression(root: exp.Expression, *, is_condition: bool = False) -> Non
 
 
 def _refuse_clock_in_filter(node: exp.Expression) -> None:
-    """Refuse the clock in FILTER: a row would be counted for good by what its time was when it came."""
+    """Refuse the clock in FILTER: a row would be counted for good by the clock at its arrival."""
     # The nearest clause decides: a FILTER anywhere above is enough.
     part = node
     while part.parent is not None and part.arg_key != "filter":

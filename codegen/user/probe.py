@@ -96,7 +96,7 @@ def probe(
     except Exception as error:
         # Numba's own errors, and whatever else it raises over code that it was not made for.
         return Verdict(f"{step}: {_first_line(error)}{_line(error, texts.get(step, ''))}")
-    return Verdict(f"{step}: the types of the state do not settle")
+    return Verdict(f"{step}: the types of the state change with every step")
 
 
 def _state_type(kinds: list[str], single: bool) -> Any:

@@ -1,4 +1,4 @@
-"""HyperLogLog: about how many distinct values came. Its width is the number of registers."""
+"""HyperLogLog: about how many distinct values arrived. Its width is the number of registers."""
 
 from collections.abc import Mapping
 from typing import Any

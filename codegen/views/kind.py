@@ -39,9 +39,9 @@ class ViewKind:
     holds: for the documentation, what it keeps. room: what a key takes by width and what the view is about.
     width: by the options of a call and the type of its argument. shared: it has as many counts an entry as its width.
     numbers: how many numbers follow a word in its entry. most: about how many entries a key has at most, by width.
-    by_bytes: pooled words are in the order of their bytes. arrival: it knows in which order rows came.
+    by_bytes: pooled words are in the order of their bytes. arrival: it knows in which order rows arrived.
     stamps: its steps get a flag whether a value is stamped anew. sketch: it cannot show its values.
-    queued: its compiled steps note changes; NAME_settle makes them.
+    queued: its compiled steps note changes; NAME_flush applies them.
     """
 
     name: str

@@ -98,7 +98,7 @@ class Tumble(Aligned):
     size: milliseconds, or text such as "1 hour". on: the event-time column, None for processing time. offset: where
     they start, after midnight of 1970 UTC or of time_zone. time_zone: whose wall clock bounds follow. stagger:
     aligned; random: each bucket so much later as its number says; natural: each bucket so much later as the clock was
-    past a multiple of the size when its first row came. `offset` is added to both.
+    past a multiple of the size when its first row arrived. `offset` is added to both.
 
     Example:
         >>> import aggloom as al
@@ -119,7 +119,7 @@ class Tumble(Aligned):
     stagger: Stagger = "aligned"
 
     def __post_init__(self) -> None:
-        _settle(self, "size")
+        _normalise_lengths(self, "size")
         if self.stagger not in ("aligned", "random", "natural"):
             raise SpecError(f"stagger={self.stagger!r}: known are aligned, random and natural.")
 
@@ -155,7 +155,7 @@ class Hop(Aligned):
     time_zone: str | None = None
 
     def __post_init__(self) -> None:
-        _settle(self, "size", "slide")
+        _normalise_lengths(self, "size", "slide")
 
     @property
     def slice_ms(self) -> int:
@@ -202,7 +202,7 @@ class Cumulate(Aligned):
     time_zone: str | None = None
 
     def __post_init__(self) -> None:
-        _settle(self, "size", "step")
+        _normalise_lengths(self, "size", "step")
         # The last window of a round would end in the next one.
         if self.size % self.step:
             raise SpecError(
@@ -364,7 +364,7 @@ def distinct_times(times: Times, step: int) -> tuple[Times, Rows]:
     return least + np.flatnonzero(there) * step, (np.cumsum(there) - 1)[places]
 
 
-def _settle(assigner: Any, *lengths: str) -> None:
+def _normalise_lengths(assigner: Any, *lengths: str) -> None:
     for name in lengths:
         object.__setattr__(assigner, name, check_length(name, getattr(assigner, name)))
     offset = milliseconds("offset", assigner.offset)

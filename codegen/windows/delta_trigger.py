@@ -8,13 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from aggloom.codegen.windows.assigner import Window
-from aggloom.codegen.windows.trigger import (
-    CONTINUE,
-    FIRE,
-    Trigger,
-    TriggerContext,
-    TriggerResult,
-)
+from aggloom.codegen.windows.trigger import CONTINUE, FIRE, Trigger, TriggerContext, TriggerResult
 from aggloom.errors import SpecError
 
 

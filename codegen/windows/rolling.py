@@ -42,7 +42,7 @@ class Rolling(Aligned):
 
     def __post_init__(self) -> None:
         step = check_length("step", self.step)
-        names, lengths = _settle_horizons(self.horizons, self.names)
+        names, lengths = _normalise_horizons(self.horizons, self.names)
         for name, length in zip(names, lengths, strict=True):
             # A horizon is made of whole slices, and a slice is a step long.
             if length % step:
@@ -50,10 +50,10 @@ class Rolling(Aligned):
                     f"Rolling: the horizon {name} is no multiple of the step {format_duration(step)}; "
                     "take a step that divides every horizon."
                 )
-        settled = {"step": step, "horizons": lengths, "names": names}
+        values = {"step": step, "horizons": lengths, "names": names}
         # Offsets that differ by whole steps are the same slices, and must be the same data.
-        settled["offset"] = milliseconds("offset", self.offset) % step
-        for name, value in settled.items():
+        values["offset"] = milliseconds("offset", self.offset) % step
+        for name, value in values.items():
             object.__setattr__(self, name, value)
 
     @property
@@ -76,11 +76,11 @@ class Rolling(Aligned):
         return f"ROLLING({on}, step={format_duration(self.step)}, horizons=[{', '.join(shown)}]{offset})"
 
 
-def _settle_horizons(
+def _normalise_horizons(
     horizons: Any, names: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """Horizons as names and milliseconds, in their order; raises SpecError unless each is there once."""
-    # Names come from the mapping, from a settled assigner that is copied, or from the lengths as they are written.
+    # Names come from the mapping, from a normalised assigner that is copied, or from the lengths as they are written.
     if isinstance(horizons, Mapping):
         names, horizons = tuple(horizons), tuple(horizons.values())
     if isinstance(horizons, str) or not isinstance(horizons, Sequence) or not horizons:

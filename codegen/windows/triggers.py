@@ -37,7 +37,7 @@ class EventTimeTrigger(Trigger):
     late: Any = None
 
     def __post_init__(self) -> None:
-        _settle(self, "early", "late")
+        _normalise_intervals(self, "early", "late")
 
     def on_element(
         self, row: Mapping[str, Any], time: int, window: Window, ctx: TriggerContext
@@ -113,7 +113,7 @@ class ProcessingTimeTrigger(Trigger):
     early: Any = None
 
     def __post_init__(self) -> None:
-        _settle(self, "early")
+        _normalise_intervals(self, "early")
 
     def on_element(
         self, row: Mapping[str, Any], time: int, window: Window, ctx: TriggerContext
@@ -215,7 +215,7 @@ class ContinuousTrigger(Trigger):
     event_time: bool = True
 
     def __post_init__(self) -> None:
-        _settle(self, "interval")
+        _normalise_intervals(self, "interval")
         if not self.interval:
             raise SpecError("ContinuousTrigger: the interval must be longer than nothing.")
 
@@ -375,7 +375,7 @@ def _again(time: int, every: int, ctx: TriggerContext) -> None:
     ctx.register_processing_time_timer(ctx.state["next"])
 
 
-def _settle(trigger: Any, *names: str) -> None:
+def _normalise_intervals(trigger: Any, *names: str) -> None:
     for name in names:
         value = getattr(trigger, name)
         if value is None:

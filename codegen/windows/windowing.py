@@ -7,12 +7,7 @@ from typing import Any
 
 from aggloom.codegen.spec.durations import format_duration, milliseconds
 from aggloom.codegen.windows.assigner import Assigner
-from aggloom.codegen.windows.assigners import (
-    Aligned,
-    CountWindow,
-    GlobalWindow,
-    Session,
-)
+from aggloom.codegen.windows.assigners import Aligned, CountWindow, GlobalWindow, Session
 from aggloom.codegen.windows.delta_trigger import DeltaTrigger
 from aggloom.codegen.windows.evictors import CountEvictor, Evictor
 from aggloom.codegen.windows.function import WindowFunction
@@ -60,7 +55,7 @@ class Windowing:
             raise SpecError(
                 f"window is {self.assigner!r}; give an assigner such as Tumble('1 hour', on='ts')."
             )
-        # Values are settled once, so that equal windowings are equal data, however they were written.
+        # Values are normalised once, so that equal windowings are equal data, however they were written.
         lateness = milliseconds("allowed_lateness", self.allowed_lateness)
         if lateness < 0:
             raise SpecError(

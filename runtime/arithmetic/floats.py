@@ -122,7 +122,7 @@ def _large(spill: Spill, s: int, f: int, a: FloatSum, x: float) -> FloatSum:
 @kernel
 def _special(a: FloatSum, x: float, change: float) -> FloatSum:
     if np.isnan(x):
-        # Counted, not summed up: what is counted can be taken back.
+        # Counted, not summed up: a count can be retracted.
         return a[0], a[1], a[2], a[3], a[4] + change, a[5], a[6]
     if x > 0:
         return a[0], a[1], a[2], a[3], a[4], a[5] + change, a[6]
@@ -305,7 +305,7 @@ def float_average(spill: Spill, s: int, f: int, a: FloatSum, count: int) -> floa
         return np.nan
     if is_special(a):
         return special_total(a) / count
-    # In doubles, if their error bound settles the last bit; else in whole numbers.
+    # In doubles, if their error bound decides the last bit; else in whole numbers.
     if not is_spilled(spill, s, f, a) and abs(count) < _WHOLE:
         high, low = double_double(a[0], a[1], a[2])
         if high == 0.0:

@@ -1,7 +1,7 @@
 """Variances, covariances and higher moments from exact sums, rounded once.
 
 Differences like n * Sxx - Sx * Sx cancel, so they are taken in double-double arithmetic where its error bound
-settles the last bit (30 ns a value), else in whole numbers (150 ns for sums that fit their cascades). Skewness
+decides the last bit (30 ns a value), else in whole numbers (150 ns for sums that fit their cascades). Skewness
 (400 ns) and kurtosis (1000 ns) always take whole numbers; of values below 2**-490 their powers are not exact.
 """
 

@@ -63,7 +63,7 @@ def deposit(bins: Array, row: int, x: float, shift: int) -> int:
 
 
 @kernel
-def _settle(spill: Spill, block: int, pending: int) -> None:
+def _count_additions(spill: Spill, block: int, pending: int) -> None:
     """Count additions to a block, and carry before a bin could overflow."""
     spill.blocks[block, _PENDING] += pending
     if spill.blocks[block, _PENDING] < _PENDING_LIMIT:
@@ -132,7 +132,7 @@ def spill_number(spill: Spill, s: int, f: int, x: float, shift: int) -> None:
     """Add x * 2**shift to the block of a field."""
     block = _block(spill, s, f)
     j = deposit(spill.blocks, block, x, shift)
-    _settle(spill, block, np.int64(1))
+    _count_additions(spill, block, np.int64(1))
     # The bins that were touched first: the whole block is looked at only if they are zeros.
     touched = spill.blocks[block, j] | spill.blocks[block, j + 1] | spill.blocks[block, j + 2]
     if touched == 0 and _is_zero(spill, block):
@@ -166,7 +166,7 @@ def spill_combine(spill: Spill, s: int, f: int, other: Spill, o: int) -> None:
     for j in range(BINS):
         spill.blocks[block, j] += other.blocks[source, j]
     # All additions that went into the other block are in these bins from now on.
-    _settle(spill, block, other.blocks[source, _PENDING])
+    _count_additions(spill, block, other.blocks[source, _PENDING])
     if _is_zero(spill, block):
         _release(spill, s, f)
 

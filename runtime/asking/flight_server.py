@@ -49,7 +49,7 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         self._snapshots, self._version = snapshots, version
         self._limits = {"seconds": seconds, "memory": memory}
         scheme = "grpc+tls" if tls else "grpc"
-        # Colons of an IPv6 address have to be told from the one before the port.
+        # The colons of an IPv6 address are not the one before the port.
         address = f"[{host}]" if ":" in host else host
         more: dict[str, Any] = {}
         if credentials is not None:

@@ -42,7 +42,7 @@ class AskedTable:
 class Snapshot:
     """The tables of a checkpoint after one of its commits, each read when it is first asked for.
 
-    Raises CheckpointError where nothing is committed, or the sink has a batch that never came to its commit.
+    Raises CheckpointError where nothing is committed, or the sink has a batch that was never committed.
     """
 
     def __init__(self, checkpoint: str, *, trust: bool = False, spark: Any = None) -> None:

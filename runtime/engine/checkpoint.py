@@ -148,7 +148,7 @@ class LocalCheckpoint:
         for key, row_places in places.items():
             # A snapshot that is no longer needed stays for the earlier commits that may still be looked at.
             before = {place.file for place in self.rows[key].places}
-            self.rows[key].settle(row_places, since[key])
+            self.rows[key].note_committed(row_places, since[key])
             after = {place.file for place in self.rows[key].places}
             self._snapshots += [(batch, n) for n in before - after if n.startswith("snapshots/")]
         self.last, self.planned = commit, None

@@ -94,14 +94,14 @@ class FileLog:
         if whole:
             for number in numbers:
                 (self._directory / str(number)).unlink()
-        self._settle(batch, files)
+        self._note_known(batch, files)
 
-    def settle(self, batch: int) -> None:
+    def note_files_of(self, batch: int) -> None:
         """Take the files of a batch that was noted before for known."""
         if batch != self._last:
-            self._settle(batch, self.files_of(batch))
+            self._note_known(batch, self.files_of(batch))
 
-    def _settle(self, batch: int, files: Sequence[ListedFile]) -> None:
+    def _note_known(self, batch: int, files: Sequence[ListedFile]) -> None:
         self.known |= {os.path.normpath(each.path): each for each in files}
         self._last = batch
 

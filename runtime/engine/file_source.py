@@ -75,7 +75,7 @@ class FileInput:
         self.backlog = {}
         if not new:
             return None
-        # Before the note is written: a file that came out of order must not become part of a batch.
+        # Before the note is written: a file that arrived out of order must not become part of a batch.
         if self._reader.by_name:
             check_name_order(self._table, (each.path for each in new), self._log.known)
         else:
@@ -129,7 +129,7 @@ class FileInput:
     def end(self, planned: Any) -> Any:
         """The position after a range."""
         # A batch that was planned before a restart is not among the known files yet.
-        self._log.settle(int(planned))
+        self._log.note_files_of(int(planned))
         return planned
 
     def _list_new(self, batch: int) -> list[ListedFile]:

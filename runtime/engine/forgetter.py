@@ -31,13 +31,14 @@ class ForgettingOperator:
 class Forgetter:
     """Removes a subject from the operators of a query in one batch.
 
-    operators: those that have the subject in their keys. texts: the values of it that are texts. settled: is called
-    once the sink has the batch, before it is committed. keys, retracted: by operator, what was removed.
+    operators: those that have the subject in their keys. texts: its values that are texts. note_removed: is called
+    after the sink has the batch and before it is committed. keys, retracted: by operator, the counts of removed keys
+    and of retracted rows.
     """
 
     operators: Mapping[OperatorPlace, ForgettingOperator]
     texts: tuple[str, ...]
-    settled: Callable[[Forgetter, int, int], None]
+    note_removed: Callable[[Forgetter, int, int], None]
     keys: dict[OperatorPlace, int] = field(default_factory=dict)
     retracted: dict[OperatorPlace, int] = field(default_factory=dict)
     _lock: Any = field(default_factory=threading.Lock, repr=False)
@@ -69,6 +70,6 @@ class Forgetter:
                             "an empty checkpoint, with a source without the subject."
                         )
 
-    def settle(self, batch: int, kinds: Kinds) -> None:
+    def note_sink_written(self, batch: int, kinds: Kinds) -> None:
         """Note what was done; kinds (int8[n]): those of the changes that the sink has."""
-        self.settled(self, batch, int(is_retraction(kinds).sum()))
+        self.note_removed(self, batch, int(is_retraction(kinds).sum()))

@@ -23,7 +23,7 @@ from aggloom.runtime.engine.forgetter import Forgetter
 from aggloom.runtime.engine.journal import BatchReport, Laps, LocalJournal
 from aggloom.runtime.engine.node import DurableHost
 from aggloom.runtime.engine.read_ahead import ReadAhead
-from aggloom.runtime.engine.settle import note_query
+from aggloom.runtime.engine.resume import note_query
 from aggloom.runtime.engine.sinks import FunctionBatches, leaving_rows, open_sink
 from aggloom.runtime.engine.sources import Source, close_sources, reading_ahead
 from aggloom.runtime.engine.totals import QueryTotals
@@ -293,7 +293,7 @@ class LocalQuery:
         self._sink.write(leaving_rows(changes), kinds, plan.batch)
         laps.end("sink")
         if forgetter is not None:
-            forgetter.settle(plan.batch, kinds)
+            forgetter.note_sink_written(plan.batch, kinds)
         for name, planned in plan.ranges.items():
             self._positions[name] = self._sources[name].end(planned)
             self._watermarks.rows(name, plan.now)

@@ -17,7 +17,7 @@ class InputScript:
     """The input of a query up to one of its batches.
 
     ranges: by table what each batch with input has read, None where it has read nothing; of files a list of them.
-    idle: how many batches without input came after these. closes: whether the last of these closed all windows.
+    idle: how many batches without input followed these. closes: whether the last of these closed all windows.
     """
 
     ranges: Mapping[str, Sequence[Any]] = field(default_factory=dict)

@@ -136,7 +136,7 @@ def _open_named(
         opened, _ = made_sink(options, key, has_before, added)
         check_start = getattr(opened, "check_start", None)
         if check_start is not None:
-            # A table or a schema that was there before is held against the result before any row is read.
+            # A table or a schema that exists is compared with the result before any row is read.
             check_start(plan.schema)
         return NamedSink(opened, checkpoint_id)
     if kind == "console":

@@ -47,7 +47,7 @@ class StateRows:
         """Have these rows after those that there are; the name is that of Spark's list state."""
         self.added += [row for (row,) in rows]
 
-    def settle(self, places: Sequence[RowPlace], since: int) -> None:
+    def note_committed(self, places: Sequence[RowPlace], since: int) -> None:
         """Note where the rows of the batch lie, once it is committed; since: the first commit that is needed."""
         # Called after the commit is durable; until then these rows still have to be read from memory.
         self.places = list(places) if self.replaces else [*self.places, *places]

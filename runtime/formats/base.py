@@ -37,7 +37,7 @@ class Unreadable(Exception):
 
 
 class Message(NamedTuple):
-    """A message as it came: its value, its key if it has one, and where it lies, as far as that is known."""
+    """A message as it arrived: its value, its key if it has one, and where it lies, as far as that is known."""
 
     value: bytes | None
     key: bytes | None = None

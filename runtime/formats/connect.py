@@ -61,7 +61,7 @@ def connect_readers(
     settings: FormatSettings,
     plain: Sequence[Reader],
 ) -> list[Reader]:
-    """The readers of a row whose schema came with it; a field that it does not have is read as any other."""
+    """The readers of a row whose schema arrived with it; a field that it does not have is read as any other."""
     fields = {
         str(f.get("field")): f for f in (image or {}).get("fields") or () if isinstance(f, dict)
     }

@@ -66,7 +66,7 @@ class DebeziumJson(CapturedJson):
         return self._envelopes.changes(body, message, readers)
 
     def _readers(self, schema: Object) -> Readers:
-        """The readers of the images by the schema that came with them."""
+        """The readers of the images by the schema that arrived with them."""
         # Each message brings its schema anew, as an object of its own: its text tells that it is the same.
         identity = repr(schema)
         if identity not in self._by_schema:

@@ -8,14 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from aggloom.runtime.formats.base import (
-    WHOLE_ROW,
-    Change,
-    Format,
-    Message,
-    Unreadable,
-    Values,
-)
+from aggloom.runtime.formats.base import WHOLE_ROW, Change, Format, Message, Unreadable, Values
 from aggloom.runtime.formats.json_text import Object
 from aggloom.runtime.formats.rows import ImageReader
 from aggloom.runtime.formats.values import Reader

@@ -127,7 +127,7 @@ def write_document(value: Any) -> str:
 
 
 def _write_json(value: Any) -> str:
-    """A JSON value as JSON, numbers as they came; bytes, which other formats have, in base64."""
+    """A JSON value as JSON, numbers as they arrived; bytes, which other formats have, in base64."""
     if isinstance(value, dict):
         parts = (f"{json.dumps(n, ensure_ascii=False)}:{_write_json(v)}" for n, v in value.items())
         return "{" + ",".join(parts) + "}"

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from aggloom.runtime.formats.base import (
-    WHOLE_ROW,
-    Change,
-    Fact,
-    Message,
-    Unreadable,
-    Values,
-)
+from aggloom.runtime.formats.base import WHOLE_ROW, Change, Fact, Message, Unreadable, Values
 from aggloom.runtime.formats.cdc_json import CapturedJson
 from aggloom.runtime.formats.envelope_facts import OGG
 from aggloom.runtime.formats.json_text import Object

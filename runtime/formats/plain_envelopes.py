@@ -115,10 +115,10 @@ class PlainEnvelopes:
 
     def _of_other_tables(self, source: FieldValues, left: FlagArray) -> FlagArray:
         """The messages of tables that are not asked for; bool[messages]."""
-        is_told = (source.kinds == OBJECT) & ~left
-        if not self._is_filtered or not is_told.any():
+        is_stated = (source.kinds == OBJECT) & ~left
+        if not self._is_filtered or not is_stated.any():
             return np.zeros(len(left), np.bool_)
-        fields = self._within(source, is_told, self._source, left)
+        fields = self._within(source, is_stated, self._source, left)
         names = []
         for place in range(2):
             name = FieldValues(fields, place)
@@ -137,7 +137,7 @@ class PlainEnvelopes:
             )
             for pair in known.tolist()
         ]
-        return np.array(is_other, np.bool_)[places] & is_told & ~left
+        return np.array(is_other, np.bool_)[places] & is_stated & ~left
 
     def _within(
         self, field: FieldValues, mask: FlagArray, names: KnownNames, left: FlagArray

@@ -1,6 +1,6 @@
 """The rows before and after of a block's envelopes, in columns, and the changes that they make.
 
-A message of which it cannot be told from the columns what the reader of single messages would say is left to that one:
+A message is left to the reader of single messages where the columns do not show what that reader would answer:
 other operations, keys that change or say what is to be known of a deletion, values that were not sent, columns that are
 not there.
 """
@@ -137,7 +137,7 @@ def is_untold(field: FieldValues) -> FlagArray:
 
 
 def is_nested(field: FieldValues) -> FlagArray:
-    """The values that are objects or arrays, within which the database may not have told something; bool[objects]."""
+    """The values that are objects or arrays, of which the database may have left out a part; bool[objects]."""
     nested: FlagArray = (field.kinds == OBJECT) | (field.kinds == ARRAY)
     return nested
 

@@ -2,7 +2,7 @@
 
 AWAY_FROM_ZERO = 1 << 40
 """Accumulators reset themselves where no row is left. Where -1 +1 is a change of its own, or -1 comes before its +1,
-they are given so many rows for a while: more than any bundle takes back."""
+they have so many rows for a while: more than any bundle retracts."""
 
 
 def count_records(number: int) -> int:

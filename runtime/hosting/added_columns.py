@@ -38,7 +38,7 @@ def describe_query(plan: Plan, factories: Factories, zone: str) -> Query:
 
 @dataclass(frozen=True)
 class AddedColumns:
-    """The columns of a result that came with tables, and the query as it was before them.
+    """The columns of a result that its tables have gained, and the query as it was before them.
 
     former, factories: the plan and the stateful nodes of before. columns: those that the result has gained. lines: what
     changes, a line each. is_begun: whether a batch was begun without them and not committed.
@@ -68,7 +68,7 @@ class AddedColumns:
         return factory if same else replace(factory, former=former)
 
 
-class SettledPlan(NamedTuple):
+class ResumedPlan(NamedTuple):
     """The plan that a query goes on with; added: the columns that it carries and the checkpoint does not know."""
 
     plan: Plan
@@ -86,38 +86,38 @@ def read_begun_query(checkpoint: str | Path, plans: str) -> Query | None:
     return next(iter(read_queries(checkpoint)[::-1]), None)
 
 
-def settle_columns(
+def resolve_added_columns(
     old: Query | None, plan: Plan, zone: str, describe: DescribePlan, begun: Query | None = None
-) -> SettledPlan:
+) -> ResumedPlan:
     """Return the plan with which a query goes on from a checkpoint, as its option added_columns says.
 
     old: the query that the checkpoint belongs to. begun: that which has begun a batch and not committed it. Raises
-    StateMismatchError where columns came with its tables that are refused, or that cannot be only carried; what else
+    StateMismatchError where its tables have gained columns that are refused, or that cannot be only carried; what else
     differs is not looked at.
     """
     new_columns = {} if old is None else _find_new_columns(old, plan)
     if old is None or not new_columns:
-        return SettledPlan(plan)
+        return ResumedPlan(plan)
     factories = describe(plan)
     if _is_known(old, describe_query(plan, factories, zone), factories, plan):
-        return SettledPlan(plan)
+        return ResumedPlan(plan)
     if not old.columns or not set(old.columns) < set(plan.schema.names):
-        return SettledPlan(plan)
+        return ResumedPlan(plan)
     names = [name for name in plan.schema.names if name in old.columns]
     for former in narrow_plan(plan, names, new_columns):
         before = describe(former)
         if _is_known(old, describe_query(former, before, zone), before, former):
             if plan.options.added_columns == "ignore":
                 _check_begun(begun, old.columns)
-                return SettledPlan(former)
+                return ResumedPlan(former)
             _check_begun(begun, old.columns, tuple(plan.schema.names))
             refuse_edits(plan, former, new_columns)
             columns = tuple(each for each in plan.schema if each.name not in names)
             lines = _list_changes(before, factories, plan)
             is_begun = begun is not None and begun.columns == old.columns
             added = AddedColumns(former, before, columns, lines, is_begun)
-            return SettledPlan(plan, _check_choice(plan, added))
-    return SettledPlan(plan)
+            return ResumedPlan(plan, _check_choice(plan, added))
+    return ResumedPlan(plan)
 
 
 def _check_begun(begun: Query | None, *known: tuple[str, ...]) -> None:

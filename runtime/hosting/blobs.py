@@ -138,7 +138,7 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def late_blob(batch: pa.RecordBatch, kinds: Kinds) -> bytes:
-    """A blob of rows that came too late for their windows."""
+    """A blob of rows that arrived too late for their windows."""
     whole = with_kinds(batch, kinds)
     marked = whole.replace_schema_metadata(_LATE)
     return write_blob(marked.schema, [(marked, b"")])

@@ -167,7 +167,7 @@ class BucketStore:
     ) -> str:
         """Store the bundles that a fragment has just applied; return the token of the new version."""
         evolves = head is not None and head.description != self.described
-        # Nothing came and no time passed: the version that is there is this one.
+        # Nothing arrived and no time passed: the version that is there is this one.
         empty = clock == NO_TIME and not any(
             b.batch.num_rows or b.partials for b in bucket_input.bundles
         )
@@ -335,7 +335,7 @@ def _check_changes(batch: pa.RecordBatch, schema: pa.Schema) -> None:
     if columns != list(expected):
         raise corrupt_snapshot("its rows have other columns than the query", "log")
     kinds = batch.column(len(schema))
-    # There are no rows where only accumulators came.
+    # There are no rows where only accumulators arrived.
     if not len(kinds):
         return
     # A comparison by Arrow would import pandas, which a look at a key does not wait for.

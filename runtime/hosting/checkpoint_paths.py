@@ -85,7 +85,7 @@ def _is_moved(mark: Path) -> bool:
         return False
     except ValueError:
         return True  # Damaged: whoever looks at both decides.
-    # A mark that names a checkpoint which never came is of a move that failed: the query may go on here.
+    # A mark that names a checkpoint which was never written is of a move that failed: the query may go on here.
     return bool(about.get("whole", True)) or Path(str(about.get("to"))).exists()
 
 

@@ -90,7 +90,7 @@ def seal(
     clock: Clock = NO_TIME,
     number: int = 0,
 ) -> bytes:
-    """Frame a payload; `entry` and `part` give its place among its kind, `number` the input that it came by."""
+    """Frame a payload; `entry` and `part` give its place among its kind, `number` the input that it arrived by."""
     fields = _Header(
         magic=MAGIC,
         layout=LAYOUT,

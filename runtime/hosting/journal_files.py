@@ -51,7 +51,7 @@ class Recorded:
 class JournalFiles:
     """Both files of a checkpoint, as the run of its query writes them; a disk that fails raises nothing.
 
-    before: what the runs before this one came to.
+    before: the totals of the runs before this one.
     """
 
     def __init__(self, checkpoint: Path) -> None:

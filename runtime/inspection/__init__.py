@@ -1,4 +1,4 @@
-"""Looking into the state of an operator, and replaying how it came about; knows no Spark."""
+"""Inspection of the state of an operator, and replay of the changes that led to it; it does not depend on Spark."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class KeyDifference(Report):
     """A key, or a row where no key says more, whose contents are not those that the query has over its source.
 
     place: the operator by its number and name, or the sink. operator: its number; None of the sink. stored, expected:
-    lines of text. why: how the key came to its value, where that is asked for.
+    lines of text. why: how the value of the key arose, if that is asked for.
     """
 
     place: str
@@ -128,7 +128,7 @@ def _compare_operators(
     # With a handler, parts hold all of the state. Without one, the state may have rows that no result shows.
     if not differences and left is not None and right is not None and left.handler_class is None:
         if same_batches and _has_other_arrays(left, right):
-            # Such rows have no names to show; their key cannot be told from the arrays.
+            # Such rows have no names to show, and the arrays do not show their key.
             texts = ("rows that no result shows, and other ones than",), ("those of the input",)
             differences = [KeyDifference(comparison.place, {}, *texts, comparison.operator)]
         elif not same_batches:

@@ -145,7 +145,7 @@ class KeyChange(Report):
 class KeyBundle(Report):
     """Effect of one bundle on a key. rows: of all keys in it. emitted: (kind, row) that left for the key.
 
-    agrees: whether the key's own changes, one by one, come to what the whole bundle came to.
+    agrees: whether the key's own changes, one by one, give the result that the bundle gave.
     """
 
     entry: int

@@ -22,7 +22,7 @@ _HOT_SHARE, _HOT_TIMES = 0.1, 5
 
 @dataclass(frozen=True)
 class HeldWindow(Report):
-    """A window that is held of a key; rows: None where they are not counted."""
+    """A window of a key; rows: None where they are not counted."""
 
     start: Any
     end: Any
@@ -31,9 +31,9 @@ class HeldWindow(Report):
 
 @dataclass(frozen=True)
 class KeyWeight(Report):
-    """A key, and how much is held of it: windows or slices (1 where it is held as a whole), and rows behind them.
+    """A key and the size of its state: windows or slices (1 for a key without windows), and the rows behind them.
 
-    windows: the first of those that are held, in order of time.
+    windows: the first ones in order of time.
     """
 
     key: Row
@@ -60,7 +60,7 @@ class Heaviest(Report):
     stopped: str = ""
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """True if every bucket was read."""
         return self.buckets[0] == self.buckets[1]
 
@@ -138,7 +138,7 @@ def _groupable(column: pa.Array) -> pa.Array:
 
 
 def _largest(weights: Array, counts: Array, limit: int) -> Array:
-    """The places of the largest, by rows and then by what is held."""
+    """The places of the largest, by rows and then by windows."""
     # Sorting everything pays off only for few keys; a partition finds the largest in one pass.
     if len(weights) > 4 * limit:
         candidates = np.argpartition(-weights, limit)[: 2 * limit]

@@ -1,4 +1,4 @@
-"""A look at one operator of a checkpoint: its sizes, its keys, and how a key came to its value."""
+"""A look at one operator of a checkpoint: its sizes, its keys, and how the value of a key arose."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Look:
         return self.to_operator_state(sizes, clock, key_state, note)
 
     def why(self, key: Mapping[str, Any]) -> Why:
-        """Return the story of a key: how it came to its value."""
+        """Return the changes by which a key got its value."""
         row, window = self._split_key(key)
         bucket = self._bucket(row)
         # As the state has it, so that an answer shows the types of the columns, not what was typed.

@@ -207,7 +207,7 @@ def key_text(key: Row) -> str:
 
 
 def part_text(part: PartContents) -> str:
-    """Describe on a line what is held of a key."""
+    """Describe the state of a key in one line."""
     window = "" if part.window is None else f"{_window_text(part.window)} "
     result = "no result" if part.results is None else fields_of(part.results)
     return f"{window}{result}{records_text(part.records)}"

@@ -62,7 +62,7 @@ def weigh_checkpoint(
 
 @dataclass(frozen=True)
 class KeyFinding:
-    """A key in an operator, and how it came to its value."""
+    """A key in an operator, and how its value arose."""
 
     state: OperatorState
     why: Why

@@ -35,7 +35,7 @@ class DroppedWatch:
     def warn_after(self, ended: bool = False) -> Iterator[None]:
         """Do a call, and warn behind the outermost one: a filter that makes an error of it cuts no work short.
 
-        ended: whether it ends the input, so that what came since the first warning is named, too.
+        ended: whether it ends the input, so that what arrived since the first warning is named, too.
         """
         self._depth += 1
         try:

@@ -111,7 +111,7 @@ class Harness(FedPlan):
             loaded = spec_handler(spec, handler, backend)
             plan = plan_spec(loaded.spec(), options=options)
         else:
-            # A class is made for a spec with the window in it, which it cannot be told apart from here.
+            # A class is made for a spec with the window in it, which it cannot be distinguished from here.
             if not isinstance(spec, AggSpec):
                 raise SpecError(
                     "spec: windows are planned from an AggSpec; give it, and the class as handler=...."

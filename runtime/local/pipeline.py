@@ -185,7 +185,7 @@ class Pipeline:
         return on_large_stack(call) if self._is_tall else call()
 
     def take_late(self) -> Parts:
-        """The rows that came too late for their windows since the last call, where the windowing keeps them."""
+        """The rows that arrived too late for their windows since the last call, where the windowing keeps them."""
         return [rows for each in self.operators for rows in each.take_late()]
 
     def contents(self) -> Rows:

@@ -224,7 +224,7 @@ class FedPlan:
             self.watermark(AFTER_ALL)
 
     def late(self) -> list[Change]:
-        """The rows that came too late for their windows since the last call, if the windowing says late_rows."""
+        """The rows that arrived too late for their windows since the last call, if the windowing says late_rows."""
         return [change for rows in self.pipeline.take_late() for change in change_tuples(rows)]
 
     def changes(self) -> RowTable:

@@ -2,7 +2,7 @@
 
 A lane for each key: its rows over a line, below them their windows as bars that end with what they emitted; where
 windows are not of time, brackets under the rows of each result. Below the lanes of event time stand all rows in the
-order in which they came, downwards, and the watermark, which passes the end of a window where its result comes.
+order in which they arrived, downwards, and the watermark, which passes the end of a window where its result comes.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class _Picture:
         return self.story.node.windowing.assigner.event_time and not self.story.by_order
 
     def _strip(self, top: float) -> tuple[list[str], float]:
-        """All rows as they came, downwards, and the watermark after each of them."""
+        """All rows as they arrived, downwards, and the watermark after each of them."""
         # The strip stays within about a screen, however many rows there are.
         step = min(14.0, max(3.0, 224 / max(1, len(self.rows))))
         places = {row.number: top + 16 + (at + 0.5) * step for at, row in enumerate(self.rows)}

@@ -191,7 +191,7 @@ def clip_text(words: str, room: float) -> str:
 
 
 class OrderAxis:
-    """Rows side by side, in the order in which they came."""
+    """Rows side by side, in the order in which they arrived."""
 
     def __init__(self, numbers: Sequence[int], left: float, right: float) -> None:
         self._numbers = list(numbers)

@@ -131,14 +131,14 @@ class _Player:
             watch.hold(row)
         for key, _, _, firing in self._changes(rows, clock):
             self.book.note_firing(key, 0, 0, firing._replace(rows=watch.take_covered(key)))
-        watch.settle()
+        watch.end_step()
 
     def _note_rows(self, rows: Rows, clock: Clock) -> list[Row]:
         """The rows of a batch, which are written down."""
         batch, kinds = rows
         node, first = self.story.node, len(self.story.rows) + 1
         assigner = node.windowing.assigner
-        # In processing time a row is where the clock was when it came.
+        # In processing time a row is where the clock was when it arrived.
         places = np.full(len(kinds), clock.processing, np.int64)
         if self.story.by_order:
             places = np.arange(first, first + len(kinds))

@@ -13,7 +13,7 @@ Key = tuple[str | None, ...]
 
 @dataclass
 class Row:
-    """A row that came to the windows. place: milliseconds, or its number among all rows if windows are not of time.
+    """A row that arrived at the windows. place: milliseconds, or its number among all rows if windows are not of time.
 
     until: the end of its session's gap. late: all its windows were over. outside: it is in a gap between windows.
     """
@@ -101,5 +101,5 @@ class Story:
 
     @property
     def keys(self) -> list[Key]:
-        """The keys in the order in which they came."""
+        """The keys in the order in which they arrived."""
         return list(dict.fromkeys([*(r.key for r in self.rows), *(s.key for s in self.spans)]))

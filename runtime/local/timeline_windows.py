@@ -175,7 +175,7 @@ class ChangingSessions(SpanBook):
 
 
 class Watch:
-    """Sees what the trigger and the evictor of windows that are not of time decide, and which rows are held."""
+    """Records what trigger and evictor decide for windows that are not of time, and which rows the windows have."""
 
     def __init__(self, windowing: Windowing) -> None:
         trigger, evictor = windowing.trigger, windowing.evictor
@@ -214,7 +214,7 @@ class Watch:
         self.fired.add(key)
         return tuple(row.number for row in self.added)
 
-    def settle(self) -> None:
+    def end_step(self) -> None:
         """A step is over: forget what was evicted and purged."""
         key = None if self.row is None else self.row.key
         if key is not None and not self.fired and self.stays:
@@ -269,5 +269,5 @@ class _WatchedEvictor(Evictor):
 
 
 def _select_rows(rows: list[Row], stays: list[bool]) -> list[Row]:
-    # The lists may differ by rows that came after the evictor was asked.
+    # The lists may differ by rows that arrived after the evictor was asked.
     return [row for row, stay in zip(rows, stays, strict=False) if stay]

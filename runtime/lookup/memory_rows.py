@@ -32,7 +32,7 @@ class GivenSource:
         return rows
 
     def close(self) -> None:
-        """Nothing is held."""
+        """There is nothing to close."""
 
 
 def rows_of(request: Request, table: pa.RecordBatch | pa.Table) -> list[Any]:

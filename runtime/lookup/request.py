@@ -43,7 +43,7 @@ class Times(NamedTuple):
 
 
 Outcome = Sequence[Any] | Exception
-"""The answer of a source to a key: rows as it has them, or the error that came instead."""
+"""The answer of a source to a key: rows as it has them, or the error in place of them."""
 
 
 class LookupSource(Protocol):

@@ -29,10 +29,10 @@ _ORDER_HINT = (
 class OperatorCounts:
     """The counts of one operator, all of its buckets together.
 
-    rows: those that came one by one; the accumulators that a local phase sends do not say how many they are of.
+    rows: those that arrived one by one; the accumulators that a local phase sends do not say how many they are of.
     orphans: retractions dropped since what they retract was not there. expired: keys past their time to live.
     evicted: rows that an evictor dropped from windows.
-    windows: slices, windows or sessions held, each of one key. buckets: as (those that have said what they hold, all).
+    windows: stored slices, windows or sessions, each of one key. buckets: (those that have reported their counts, all).
     """
 
     name: str
@@ -83,12 +83,12 @@ class Counts:
 
     @property
     def keys(self) -> int:
-        """Keys held, of all operators."""
+        """Stored keys of all operators."""
         return self._sum("keys")
 
     @property
     def windows(self) -> int:
-        """Slices, windows and sessions held, each of one key."""
+        """Stored slices, windows and sessions, each of one key."""
         return self._sum("windows")
 
     @property

@@ -75,7 +75,7 @@ class DroppedReport:
         return any(totals.get(name) and name not in self._warned for name in self._kinds)
 
     def warn(self, counts: Counts, ended: bool, call: Call) -> None:
-        """Warn of each kind whose rows occur for the first time; at the end of the run of those that came since, too.
+        """Warn of each kind whose rows occur for the first time; at the end of the run also of those since then.
 
         Raises DroppedRowsWarning where a filter makes an error of it; that kind is not warned of again.
         """

@@ -46,7 +46,7 @@ def compact_state(operator: Operator) -> None:
     """Copy the state into arrays of its size, where it can be; nothing of what went before lies in their free room."""
     for state in keyed_parts(operator):
         state.compact()
-    # What is derived from the state is read anew, and held against it.
+    # Values that are derived from the state are computed again and compared with it.
     operator.restore(operator.snapshot())
 
 

@@ -12,12 +12,12 @@ from aggloom.runtime.storage.jit import kernel
 # Numbers are counted if there may be no more than so many for each one that is there; else they are sorted.
 _DENSE = 8
 
-# The messages of no more keys than these leave as the keys came.
+# The changes of at most this many keys are emitted in the order in which the keys arrived.
 _FEW = 4096
 
 
 class RowGroups(NamedTuple):
-    """Rows slot by slot, those of a slot as they came.
+    """Rows slot by slot, those of a slot in arrival order.
 
     slots: the distinct ones, rising. firsts: by distinct slot the number of its first row. rows: numbers of rows.
     places: by row of `rows` the number of its slot among the distinct ones.
@@ -66,8 +66,8 @@ def group_rows(slots: SlotArray, capacity: int) -> RowGroups:
 
 
 def order_by_arrival(places: NumberArray, firsts: NumberArray, rows: int) -> Array | slice:
-    """The order in which messages leave that are known slot by slot: as the keys came. Those of many keys stay.
+    """The order in which changes, sorted by slot, are emitted: by arrival of their keys. Those of many keys stay.
 
-    places: by message the number of its slot. firsts: by slot its first row, of so many.
+    places: by change the number of its slot. firsts: by slot its first row, of so many.
     """
     return in_order(firsts[places], rows) if len(firsts) <= _FEW else slice(None)

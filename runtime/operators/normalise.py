@@ -23,11 +23,7 @@ from aggloom.runtime.operators.step import KeyedStep
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.jit import kernel
-from aggloom.runtime.values.changelog import (
-    INSERT,
-    Kinds,
-    is_retraction,
-)
+from aggloom.runtime.values.changelog import INSERT, Kinds, is_retraction
 from aggloom.runtime.values.clock import Clock
 
 
@@ -35,7 +31,7 @@ from aggloom.runtime.values.clock import Clock
 def _follow(
     groups: Array, adds: Array, partial: Array, row: Array, before: Array, last: Array
 ) -> None:
-    """Take rows one after the other; `row` is what each key has (-1: nothing), `last` the last that came for it.
+    """Take rows one after the other; `row` is what each key has (-1: nothing), `last` its last row in the bundle.
 
     A row that leaves columns out adds nothing where nothing says what these had: it is taken out of `adds`.
     """

@@ -91,7 +91,7 @@ class OrderedRowsState(SortedState):
                 self.arena.resize(name, self.sorted.rows.capacity)
 
     def free(self, ids: RowIdArray) -> None:
-        """Forget rows that are gone, and what was told of them."""
+        """Forget rows that were removed, and the values that were emitted for them."""
         # Rows are freed and their ids used again: what is stored beside a row must not be there for the next one.
         if self.kept and len(ids):
             # The store may have grown since, for rows whose values were never emitted.

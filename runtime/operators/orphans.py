@@ -44,7 +44,7 @@ class OrphanLedger:
 
     @property
     def keeps(self) -> bool:
-        """True if orphans are held as debts."""
+        """True if orphan retractions are kept as debts."""
         return self._debts is not None
 
     def cancel(

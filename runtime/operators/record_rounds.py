@@ -22,7 +22,7 @@ def run_in_rounds(
     opens = np.flatnonzero(np.r_[True, slots[order][1:] != slots[order][:-1]])
     lengths = np.diff(np.r_[opens, len(order)])
     round_of_row = np.empty(len(order), np.int64)
-    # A row's round is how many rows of its slot came before it.
+    # A row's round is how many rows of its slot arrived before it.
     round_of_row[order] = np.arange(len(order)) - np.repeat(opens, lengths)
     by_round = np.argsort(round_of_row, kind="stable")
     cuts = np.flatnonzero(np.diff(round_of_row[by_round])) + 1

@@ -13,7 +13,7 @@ from aggloom.runtime.operators.steps import Rows
 def check_limit(node: RecursionLimit, rows: Rows) -> Rows:
     """The rows without the flag; raises RecursionLimitError where it is false in one of them.
 
-    Which kind of change such a row is does not matter: it would have failed the query when it came.
+    Which kind of change such a row is does not matter: it would have failed the query when it arrived.
     """
     batch, kinds = rows
     beyond = pc.invert(batch.column(batch.num_columns - 1))

@@ -29,7 +29,7 @@ class SlotChanges(NamedTuple):
 
 
 class AppliedRows(NamedTuple):
-    """The stored rows that came and those that are gone, which have to be freed; of each the place of its change."""
+    """The inserted rows, and the removed ones, which have to be freed; of each the place of its change."""
 
     inserted: Array  # int64[inserted]
     inserted_by: Array  # int64[inserted]
@@ -64,7 +64,7 @@ def apply_changes(rows: SortedRows, changes: SlotChanges, ledger: OrphanLedger) 
             gone_by.append(places[orphans][went])
             never = early.some(np.flatnonzero(again.outcomes == ORPHAN))
             ledger.add(never.slots, rows.rows.encode(never.batch))
-    # In the order of the changes: a row that came and went in one bundle is in both lists.
+    # In the order of the changes: a row that was inserted and removed in one bundle is in both lists.
     inserts = ~changes.retracts
     return AppliedRows(
         applied.ids[inserts], places[inserts], np.concatenate(gone), np.concatenate(gone_by)

@@ -35,7 +35,7 @@ class StoredEntries(NamedTuple):
 
 
 class RowState(ABC):
-    """The keys that came, each with the time at which it was written, and their rows, in one arena."""
+    """The stored keys, each with the time at which it was written, and their rows, in one arena."""
 
     handler = None
     arena: Arena

@@ -14,7 +14,7 @@ from aggloom.runtime.storage.arena import Array, SlotArray
 
 
 class SortedState(RowState):
-    """Keys with their rows in an order. owed: rows that were retracted before they came, if they are remembered."""
+    """Keys with their rows in an order. owed: rows that were retracted before they arrived, if they are remembered."""
 
     sorted: SortedRows
     debts: RowBag | None
@@ -25,7 +25,7 @@ class SortedState(RowState):
         return self.sorted.collect_between(slots, np.zeros(len(slots), np.int64), sizes)
 
     def has_debts(self, slots: SlotArray) -> Array:
-        """Tell whether each of the slots has rows that were retracted and never came."""
+        """Tell whether each of the slots has orphan retractions."""
         return np.zeros(len(slots), np.bool_) if self.debts is None else self.debts.holds(slots)
 
 

@@ -230,7 +230,7 @@ def _describe_heaviest(
             )
         note = f", of {total:,} keys" if total else ""
         # A share of the buckets that were read is only an estimate of the share of all, and has to say so.
-        if heaviest.rows is not None and not heaviest.whole:
+        if heaviest.rows is not None and not heaviest.is_complete:
             read, buckets = heaviest.buckets
             note += f", shares of the rows in {read} of {buckets} buckets, since {heaviest.stopped}"
         # Only these can spread a hot key over several buckets.

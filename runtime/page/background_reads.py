@@ -81,7 +81,7 @@ class BackgroundReads:
         return future.result()
 
     def _make_room(self) -> None:
-        """Forget an answer that nobody came for; raises CheckpointError if too much is being read."""
+        """Forget an answer that nobody fetched; raises CheckpointError if too much is being read."""
         if len(self._asked) < _QUESTIONS:
             return
         done = [question for question, future in self._asked.items() if future.done()]

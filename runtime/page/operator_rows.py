@@ -90,7 +90,7 @@ def find_figures(plan: Mapping[str, Any], history: History) -> dict[str, list[st
         if counts is None:
             continue
         rows, changes = (count(int_of(counts, name)) for name in ("rows", "changes"))
-        lines[number] = [f"{rows} rows in, {changes} changes out", _describe_held(counts)]
+        lines[number] = [f"{rows} rows in, {changes} changes out", _describe_state_size(counts)]
         spent = node_ms(history, place)
         if spent is not None:
             share = f" ({shares[node]:.0%})" if (node := place.partition(".")[0]) in shares else ""
@@ -136,7 +136,7 @@ def draw_share(share: float | None) -> str | Markup:
     )
 
 
-def _describe_held(counts: Mapping[str, Any]) -> str:
+def _describe_state_size(counts: Mapping[str, Any]) -> str:
     parts = [f"{counts[word]:,} {word}" for word in ("keys", "windows") if int_of(counts, word)]
     buckets = counts.get("buckets")
     counted, of = buckets if isinstance(buckets, list) and len(buckets) == 2 else (0, 0)

@@ -100,7 +100,7 @@ def as_typed(item: Any) -> str:
 
 
 def key_of(finding: KeyFinding, operator: OperatorProgress, place: int = 0) -> dict[str, Any]:
-    """A key, what is held of it, and how it came to its value."""
+    """A key, its state, and how its value arose."""
     state, why = finding.state, finding.why
     key: KeyState = state.key or KeyState(why.key, why.bucket, ())
     near = f" Did you mean {' or '.join(map(repr, key.nearest))}?" if key.nearest else ""
@@ -134,7 +134,7 @@ def key_of(finding: KeyFinding, operator: OperatorProgress, place: int = 0) -> d
 
 
 def part_text(part: PartContents) -> str:
-    """Describe on a line what is held of a key."""
+    """Describe the state of a key in one line."""
     window = "" if part.window is None else f"{_window(part.window)} "
     result = "no result" if part.results is None else row(part.results)
     return f"{window}{result}{records_text(part.records)}"
@@ -209,7 +209,7 @@ def _facts(state: OperatorState) -> list[tuple[str, str]]:
 def _describe_share(weighed: WeighedOperator) -> str:
     """Describe the share of the state that was read, unless all of it was."""
     heaviest = weighed.heaviest
-    if heaviest.whole:
+    if heaviest.is_complete:
         return ""
     if weighed.state.note and heaviest.buckets[0] == 0:
         return weighed.state.note

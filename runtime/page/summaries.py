@@ -50,8 +50,8 @@ def summarise(watched: Watched) -> Summary:
     took = [batch.took for batch in history.batches[-RECENT:] if batch.took is not None]
     done = max((batch.done for batch in history.batches if batch.done), default=None)
     rate = throughput(recent)
-    is_told = health.level == "bad" or history.status == "unknown"
-    words = (phrase_status(history),) if is_told else ()
+    is_shown = health.level == "bad" or history.status == "unknown"
+    words = (phrase_status(history),) if is_shown else ()
     # Otherwise a row of dashes would look like a fault.
     new = () if last is not None else ("There is no batch yet.",)
     return Summary(

@@ -12,15 +12,7 @@ from aggloom.runtime.page.analysis import TableClock
 from aggloom.runtime.page.batch_charts import Chart, chart_batches, throughput
 from aggloom.runtime.page.changes_view import ChangesView, changes_of
 from aggloom.runtime.page.checkpoints import CheckpointFacts, Watched
-from aggloom.runtime.page.formatting import (
-    NOTHING,
-    clip_text,
-    count,
-    duration,
-    moment,
-    short,
-    size,
-)
+from aggloom.runtime.page.formatting import NOTHING, clip_text, count, duration, moment, short, size
 from aggloom.runtime.page.health import RECENT, Health, judge
 from aggloom.runtime.page.history import Batch, History
 from aggloom.runtime.page.operator_rows import (

@@ -66,7 +66,7 @@ def bits_merge(
 
 
 def bits_none(view: Sketch, pool: None, pooled: bool, s: int) -> bool:
-    # Below zero where retractions came before their rows: there is no value then either.
+    # Below zero where retractions arrived before their rows: there is no value then either.
     return view[s].get(view.width, 0) <= 0
 
 

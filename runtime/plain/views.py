@@ -62,7 +62,7 @@ Ghost = tuple[str, Any]
 
 
 def _ghost(word: Any) -> Ghost:
-    """Return a stand-in for one retraction that came before its row."""
+    """Return a stand-in for one retraction that arrived before its row."""
     return ("ahead", word)
 
 
@@ -71,7 +71,7 @@ def _shown_values(sequence: list[Any]) -> list[Any]:
 
 
 def sequence_accumulate(view: list[list[Any]], pool: None, pooled: bool, s: int, word: Any) -> None:
-    # A row whose retraction came first takes its ghost away, and neither is there then.
+    # A row whose retraction arrived first takes its ghost away, and neither is there then.
     if _ghost(word) in view[s]:
         view[s].remove(_ghost(word))
     else:
@@ -163,7 +163,7 @@ def multiset_word(view: Multiset, entry: Entry) -> Any:
 
 
 def multiset_first(view: Multiset, s: int) -> Entry | None:
-    # In the order of the dict, which is that in which values came.
+    # In the order of the dict, which is that in which values arrived.
     return next(((s, word) for word in view[s]), None)
 
 
@@ -173,13 +173,13 @@ def multiset_after(view: Multiset, pool: None, s: int, entry: Entry) -> Entry | 
     return (entry[0], words[place]) if place < len(words) else None
 
 
-def multiset_settle(view: Multiset, pool: None, pooled: bool, s: int, entry: Entry) -> None:
+def multiset_prune(view: Multiset, pool: None, pooled: bool, s: int, entry: Entry) -> None:
     # An entry stays as long as any call that shares it counts something.
     if not any(view[entry[0]][entry[1]]):
         del view[entry[0]][entry[1]]
 
 
-multiset_found, multiset_mend = multiset_entry, multiset_settle
+multiset_found, multiset_prune_added = multiset_entry, multiset_prune
 
 
 def ranked_add(

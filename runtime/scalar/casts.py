@@ -20,11 +20,11 @@ from aggloom.runtime.scalar.numbers import to_bigint
 from aggloom.runtime.scalar.values import (
     Value,
     any_true,
+    apply_to_arrays,
     failure,
     row_by_row,
     run_checked,
     where_valid,
-    whole,
 )
 from aggloom.runtime.scalar.zones import to_instant
 
@@ -113,7 +113,7 @@ def decimal_to_double(value: Value) -> Value:
         digits = pc.cast(pc.multiply(decimals, _power(kind.scale)), pa.int64())
         return pc.divide(pc.cast(digits, pa.float64()), pa.scalar(10.0**kind.scale))
 
-    return whole(convert, value)
+    return apply_to_arrays(convert, value)
 
 
 def decimal_to_text(value: Value) -> Value:

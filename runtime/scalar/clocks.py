@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from aggloom.runtime.scalar.dates import add_months
-from aggloom.runtime.scalar.values import Value, by_row, row_by_row, run_checked, whole
+from aggloom.runtime.scalar.values import Value, apply_to_arrays, by_row, row_by_row, run_checked
 
 _STAMP: Final = pa.timestamp("us")
 _DAY: Final = 86_400_000_000
@@ -48,7 +48,7 @@ def shift_time(value: Value, count: Value, unit: str, sql: str) -> Value:
             return pc.add_checked(pc.multiply_checked(moved, pa.scalar(_DAY)), rest)
         return pc.add_checked(number, pc.multiply_checked(counts, pa.scalar(_SIZES[unit])))
 
-    shifted = run_checked(lambda *v: whole(shift, *v), (value, count), sql, what=_FAR)
+    shifted = run_checked(lambda *v: apply_to_arrays(shift, *v), (value, count), sql, what=_FAR)
     return pc.cast(shifted, _STAMP)
 
 
@@ -62,7 +62,7 @@ def units_between(start: Value, end: Value, unit: str) -> Value:
         size = _MONTHS.get(unit) or _SIZES[unit]
         return pa.array(_towards_zero(difference, size), mask=nulls.astype(np.bool_))
 
-    return whole(count, start, end)
+    return apply_to_arrays(count, start, end)
 
 
 def months_between(end: Value, start: Value, rounded: bool = True) -> Value:
@@ -132,7 +132,7 @@ def next_day(date: Value, weekday: int) -> Value:
         ahead = pc.subtract(ahead, pc.multiply(over, pa.scalar(7)))
         return pc.cast(pc.cast(pc.add(days, ahead), pa.int32()), pa.date32())
 
-    return whole(find, date)
+    return apply_to_arrays(find, date)
 
 
 def second_with_fraction(value: Value) -> Value:
@@ -144,7 +144,7 @@ def second_with_fraction(value: Value) -> Value:
         one = pa.scalar(Decimal("0.000001"), pa.decimal128(6, 6))
         return pc.cast(pc.multiply(pc.cast(rest, pa.decimal128(19, 0)), one), pa.decimal128(8, 6))
 
-    return whole(find, value)
+    return apply_to_arrays(find, value)
 
 
 def _microseconds(

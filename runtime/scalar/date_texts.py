@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggloom.runtime.scalar.values import Value, by_row, row_by_row, whole
+from aggloom.runtime.scalar.values import Value, apply_to_arrays, by_row, row_by_row
 
 _STAMP = pa.timestamp("us")
 _EPOCH: Final = datetime.date(1970, 1, 1).toordinal()
@@ -31,7 +31,7 @@ def date_format(value: Value, template: str, unit: str) -> Value:
         floored = pc.floor_temporal(pc.cast(times, _STAMP), unit=unit).dictionary_encode()
         return pa.array(_texts(floored.dictionary, template), pa.string()).take(floored.indices)
 
-    return whole(format_times, value)
+    return apply_to_arrays(format_times, value)
 
 
 def parse_times(value: Value, reader: str, sql: str) -> Value:

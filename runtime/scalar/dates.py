@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.errors import InvalidCastError
-from aggloom.runtime.scalar.values import Value, failure, row_by_row, run_checked, whole
+from aggloom.runtime.scalar.values import Value, apply_to_arrays, failure, row_by_row, run_checked
 
 _DATE: Final = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?:[ T].*)?", re.S)
 _TIMESTAMP: Final = re.compile(
@@ -48,7 +48,7 @@ def add_days(value: Value, days: Value, sql: str) -> Value:
         return pc.add_checked(pc.cast(date, pa.int32()), number)
 
     return pc.cast(
-        run_checked(lambda *v: whole(add, *v), (value, days), sql, what=_FAR), pa.date32()
+        run_checked(lambda *v: apply_to_arrays(add, *v), (value, days), sql, what=_FAR), pa.date32()
     )
 
 
@@ -73,12 +73,14 @@ def add_months(value: Value, months: Value) -> Value:
         month = first + numbers.fill_null(0).to_numpy(zero_copy_only=False)
         return _dates(np.minimum(month.astype("datetime64[D]") + day, _end(month)), dates, numbers)
 
-    return whole(add, value, months)
+    return apply_to_arrays(add, value, months)
 
 
 def last_day(value: Value) -> Value:
     """The last day of a date's month."""
-    return whole(lambda dates: _dates(_end(_days(dates).astype("datetime64[M]")), dates), value)
+    return apply_to_arrays(
+        lambda dates: _dates(_end(_days(dates).astype("datetime64[M]")), dates), value
+    )
 
 
 def make_date(year: Value, month: Value, day: Value, sql: str) -> Value:

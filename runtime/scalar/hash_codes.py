@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from aggloom.runtime.scalar.values import Value, whole
+from aggloom.runtime.scalar.values import Value, apply_to_arrays
 
 _SEED: Final = 42
 _INT: Final = 0xFFFFFFFF
@@ -130,4 +130,4 @@ def _hash_rows(
             codes.append((code ^ top) - top)
         return pa.array(codes, dtype)
 
-    return whole(compute, *values)
+    return apply_to_arrays(compute, *values)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggloom.runtime.scalar.values import Value, run_checked, whole
+from aggloom.runtime.scalar.values import Value, apply_to_arrays, run_checked
 
 _BIG: Final = pa.int64()
 _DAY: Final = 86_400_000_000
@@ -52,7 +52,7 @@ def make_interval(
         return pa.StructArray.from_arrays(rows, names=list(_FIELDS), mask=pa.array(nulls))
 
     parts = (years, months, weeks, days, hours, minutes, seconds)
-    return run_checked(lambda *values: whole(make, *values), parts, sql, what=_LARGE)
+    return run_checked(lambda *values: apply_to_arrays(make, *values), parts, sql, what=_LARGE)
 
 
 def shift_time(value: Value, interval: Value, sign: int, sql: str) -> Value:
@@ -63,7 +63,9 @@ def shift_time(value: Value, interval: Value, sign: int, sql: str) -> Value:
         return (_shift_dates if is_date else _shift_times)(times, intervals, sign)
 
     what = _FINE if is_date else _FAR
-    return run_checked(lambda *values: whole(shift, *values), (value, interval), sql, what=what)
+    return run_checked(
+        lambda *values: apply_to_arrays(shift, *values), (value, interval), sql, what=what
+    )
 
 
 def find_bucket(value: Value, size: int, origin: Value | None) -> Value:
@@ -78,7 +80,7 @@ def find_bucket(value: Value, size: int, origin: Value | None) -> Value:
         nulls = pc.or_(pc.is_null(times), pc.is_null(origins)).to_numpy(zero_copy_only=False)
         return pc.cast(pa.array(floored, mask=nulls), times.type)
 
-    return whole(find, value, pa.scalar(0, value.type) if origin is None else origin)
+    return apply_to_arrays(find, value, pa.scalar(0, value.type) if origin is None else origin)
 
 
 def find_months(value: Value, months: int) -> Value:
@@ -91,7 +93,7 @@ def find_months(value: Value, months: int) -> Value:
         nulls = times.is_null().to_numpy(zero_copy_only=False)
         return pc.cast(pa.array(start.astype(np.int64) * _DAY, mask=nulls), times.type)
 
-    return whole(find, value)
+    return apply_to_arrays(find, value)
 
 
 def _shift_times(times: pa.Array, intervals: pa.Array, sign: int) -> pa.Array:

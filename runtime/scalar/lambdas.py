@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.runtime.scalar.collections import Pairs, checked_pairs, key_of
-from aggloom.runtime.scalar.values import Value, array, whole
+from aggloom.runtime.scalar.values import Value, apply_to_arrays, array
 
 Body = Callable[..., Value]
 
@@ -126,7 +126,7 @@ def zip_with(
 ) -> pa.Array:
     """ZIP_WITH: what the body makes of the items at the same place, NULL where an array has ended."""
     lists = [array(each, rows.num_rows) for each in (left, right)]
-    padded = [whole(_pad_lists(*pair), *pair) for pair in (lists, lists[::-1])]
+    padded = [apply_to_arrays(_pad_lists(*pair), *pair) for pair in (lists, lists[::-1])]
     # Where one array is NULL so is the result, and the body must not run, or fail, over the other's items.
     both = pc.and_(lists[0].is_valid(), lists[1].is_valid())
     first, second = (pc.if_else(both, each, pa.scalar(None, each.type)) for each in padded)

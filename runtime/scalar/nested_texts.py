@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggloom.runtime.scalar.values import Value, array, whole
+from aggloom.runtime.scalar.values import Value, apply_to_arrays, array
 
 TextOf = Callable[[pa.Array], Value]
 """Makes texts of the parts of a value; NULL stays NULL."""
@@ -25,7 +25,7 @@ def list_to_text(value: Value, item: TextOf) -> Value:
         # Flattened and not taken by offset: a slice and a NULL may have items that are not theirs.
         return _join(lists, _texts(pc.list_flatten(lists), item), "[", "]")
 
-    return whole(convert, value)
+    return apply_to_arrays(convert, value)
 
 
 def map_to_text(value: Value, key: TextOf, item: TextOf) -> Value:
@@ -39,7 +39,7 @@ def map_to_text(value: Value, key: TextOf, item: TextOf) -> Value:
         texts = [_texts(pc.struct_field(flat, [at]), text) for at, text in enumerate((key, item))]
         return _join(lists, pc.binary_join_element_wise(*texts, " -> "), "{", "}")
 
-    return whole(convert, value)
+    return apply_to_arrays(convert, value)
 
 
 def row_to_text(value: Value, fields: Sequence[TextOf]) -> Value:
@@ -50,7 +50,7 @@ def row_to_text(value: Value, fields: Sequence[TextOf]) -> Value:
         text = pc.binary_join_element_wise(*texts, ", ") if texts else pa.array([""] * len(rows))
         return pc.if_else(rows.is_valid(), _enclose("{", text, "}"), pa.scalar(None, pa.string()))
 
-    return whole(convert, value)
+    return apply_to_arrays(convert, value)
 
 
 def _texts(parts: pa.Array, text: TextOf) -> pa.Array:

@@ -12,11 +12,11 @@ from aggloom.errors import ArithmeticOverflowError, DivisionByZeroError
 from aggloom.runtime.scalar.values import (
     Value,
     any_true,
+    apply_to_arrays,
     failure,
     row_by_row,
     run_checked,
     where_valid,
-    whole,
 )
 
 
@@ -62,7 +62,7 @@ def integer_divide(left: Value, right: Value, sql: str) -> Value:
 def remainder(left: Value, right: Value, sql: str) -> Value:
     """left % right, with the sign of the left side."""
     refuse_zero(left, right, sql)
-    return whole(_remainder, left, right)
+    return apply_to_arrays(_remainder, left, right)
 
 
 def nonnegative_remainder(left: Value, right: Value, sql: str) -> Value:
@@ -86,7 +86,7 @@ def to_bigint(value: Value) -> Value:
         whole_numbers[above], whole_numbers[below] = 2**63 - 1, -(2**63)
         return pa.array(whole_numbers, mask=nulls)
 
-    return whole(convert, value)
+    return apply_to_arrays(convert, value)
 
 
 def whole_to_bigint(value: Value, sql: str) -> Value:

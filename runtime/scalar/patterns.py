@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggloom.runtime.scalar.values import Value, whole
+from aggloom.runtime.scalar.values import Value, apply_to_arrays
 from aggloom.runtime.storage.arena import ByteArray, NumberArray
 from aggloom.runtime.storage.jit import kernel, part
 from aggloom.runtime.values import scalars
@@ -33,7 +33,7 @@ def split_part(value: Value, separator: str, number: int) -> Value:
         _copy_pieces(data, starts, offsets, pieces)
         return from_bytes(offsets, pieces, scalars.validity(texts), texts.type)
 
-    return whole(choose_piece, value)
+    return apply_to_arrays(choose_piece, value)
 
 
 @part

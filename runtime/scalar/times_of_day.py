@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.runtime.scalar.date_texts import find_reader
-from aggloom.runtime.scalar.values import Value, by_row, row_by_row, whole
+from aggloom.runtime.scalar.values import Value, apply_to_arrays, by_row, row_by_row
 
 _TIME: Final = pa.time64("us")
 _BIG: Final = pa.int64()
@@ -105,7 +105,7 @@ def time_of(value: Value) -> Value:
         nulls = times.is_null().to_numpy(zero_copy_only=False)
         return from_microseconds(pa.array(numbers % _DAY, mask=nulls))
 
-    return whole(take_rest, value)
+    return apply_to_arrays(take_rest, value)
 
 
 def of_units(value: Value, size: int, sql: str) -> Value:
@@ -132,7 +132,7 @@ def to_seconds(value: Value) -> Value:
         one = pa.scalar(Decimal("0.000001"), pa.decimal128(6, 6))
         return pc.cast(pc.multiply(exact, one), pa.decimal128(14, 6))
 
-    return whole(convert, value)
+    return apply_to_arrays(convert, value)
 
 
 def cut_off(value: Value, unit: str) -> Value:

@@ -36,8 +36,8 @@ def predicate(value: Value, rows: pa.RecordBatch) -> pa.BooleanArray:
     return pc.fill_null(column(value, rows), False)
 
 
-def whole(function: Callable[..., pa.Array], *values: Value) -> Value:
-    """A function of arrays, applied to values of any form."""
+def apply_to_arrays(function: Callable[..., pa.Array], *values: Value) -> Value:
+    """Apply a function of arrays to values of any form; of scalars alone the result is a scalar."""
     lengths = [len(value) for value in values if not isinstance(value, pa.Scalar)]
     result = function(*(array(value, lengths[0] if lengths else 1) for value in values))
     return result if lengths else result[0]
@@ -50,7 +50,7 @@ def row_by_row(function: Callable[..., Any], dtype: pa.DataType, *values: Value)
         rows = zip(*(each.to_pylist() for each in arrays), strict=True)
         return pa.array([None if None in row else function(*row) for row in rows], dtype)
 
-    return whole(apply_by_row, *values)
+    return apply_to_arrays(apply_by_row, *values)
 
 
 def of_doubles(function: _OfDoubles, *values: Value) -> Value:
@@ -68,7 +68,7 @@ def of_doubles(function: _OfDoubles, *values: Value) -> Value:
                 result[rows] = function(*(each[rows] for each in doubles))
         return pa.array(result, mask=nulls)
 
-    return whole(compute, *values)
+    return apply_to_arrays(compute, *values)
 
 
 def above(value: Value, bound: float) -> Value:
@@ -94,7 +94,7 @@ def by_row_with_nulls(
         rows = zip(*(each.to_pylist() for each in arrays), strict=True)
         return pa.array([named(*row) for row in rows], dtype)
 
-    return whole(apply_by_row, *values)
+    return apply_to_arrays(apply_by_row, *values)
 
 
 def _name_fields(function: Callable[..., Any], sql: str) -> Callable[..., Any]:
@@ -123,7 +123,7 @@ def where_valid(mask: Value, *values: Value) -> tuple[Any, ...]:
         return condition
 
     operands: list[Any] = []
-    whole(first, mask, *values)
+    apply_to_arrays(first, mask, *values)
     return tuple(operands)
 
 
@@ -142,7 +142,7 @@ def run_checked(
         return kernel(*values)
     except pa.ArrowInvalid:
         if sql is None:
-            return whole(lambda *v: _or_nulls(kernel, v, pa.ArrowInvalid), *values)
+            return apply_to_arrays(lambda *v: _or_nulls(kernel, v, pa.ArrowInvalid), *values)
         failed = _first_failure(kernel, values)
     raise failure(error, sql, failed, what)
 

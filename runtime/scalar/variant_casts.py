@@ -14,7 +14,7 @@ import pyarrow as pa
 from aggloom.errors import InvalidCastError
 from aggloom.runtime.scalar import variant_documents as documents
 from aggloom.runtime.scalar.json_documents import order_names
-from aggloom.runtime.scalar.values import Value, array, failure, whole
+from aggloom.runtime.scalar.values import Value, apply_to_arrays, array, failure
 from aggloom.runtime.scalar.variant_documents import read_document, write_document
 from aggloom.runtime.scalar.variants import MISSING, VARIANT, Step, find_value
 
@@ -151,7 +151,7 @@ def cast(value: Value, steps: Sequence[Step], target: VariantTarget, sql: str | 
             raise failure(InvalidCastError, sql, (texts[int(unfit.argmax())].as_py(),), _FIX)
         return converted
 
-    return whole(convert, value)
+    return apply_to_arrays(convert, value)
 
 
 def _documents(texts: pa.Array) -> list[Any]:

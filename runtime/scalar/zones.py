@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggloom.runtime.scalar.values import Value, whole
+from aggloom.runtime.scalar.values import Value, apply_to_arrays
 
 _INSTANT = pa.timestamp("us", "UTC")
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -22,12 +22,12 @@ _LAST_KNOWN = 2_114_380_800_000_000
 
 def to_instant(value: Value, zone: str) -> Value:
     """The instant at which the clocks of a zone show a time."""
-    return whole(lambda times: _instants(times, zone), value)
+    return apply_to_arrays(lambda times: _instants(times, zone), value)
 
 
 def to_wall_clock(value: Value, zone: str) -> Value:
     """The time that the clocks of a zone show at an instant."""
-    return whole(lambda times: _clocks(times, zone), value)
+    return apply_to_arrays(lambda times: _clocks(times, zone), value)
 
 
 def shift_zone(value: Value, source: str, target: str) -> Value:

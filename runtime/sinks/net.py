@@ -118,7 +118,7 @@ def _weigh_keys(
     """A row of each key that is not as it was, and which keys have none any more."""
     alike = _numbers(rows.columns, rows.num_rows)
     last_rows = _last(alike, np.arange(len(alike)))
-    # A row that came as often as it went weighs nothing.
+    # A row with as many insertions as retractions has no net change.
     weights = np.bincount(alike, np.where(is_retraction(kinds), -1, 1), len(last_rows))
     there = last_rows[weights > 0]
     first = np.zeros(len(there), np.bool_)

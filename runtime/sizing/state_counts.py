@@ -100,7 +100,7 @@ def _holdings(state: Any) -> Holdings:
 def _count_met(state: Any, slots: SlotArray) -> Array | None:
     """Return the number of rows of each slot: those that it holds, or, if it does not know, those that were counted."""
     if not state.handler:
-        # Operators that keep rows count them; others without a handler do not know how often a key came.
+        # Operators that keep rows count them; others without a handler do not know how many rows a key has.
         return state.count_slot_rows(slots) if hasattr(state, "count_slot_rows") else None
     if state.handler and state.handler.RETRACTING:
         # Absolute, as orphan retractions are kept as negative numbers of records.

@@ -35,7 +35,7 @@ from aggloom.runtime.spark.known_failures import (
     known_error,
 )
 from aggloom.runtime.spark.read.records import RECORD_SHOWN
-from aggloom.runtime.spark.watch.followers import raise_warning, settle
+from aggloom.runtime.spark.watch.followers import raise_warning, wait_for_follower
 from aggloom.runtime.spark.watch.query_html import add_notebook_view
 
 # What a worker raises is one line, perhaps with those of a comparison; the query's plan and offsets may follow.
@@ -106,7 +106,7 @@ def await_end(query: StreamingQuery) -> None:
     except (ConnectionError, Py4JError) as failure:
         raise AggloomError(_JAVA_ENDED) from failure
     finally:
-        settle(query)
+        wait_for_follower(query)
     raise_warning(query)
 
 

@@ -32,7 +32,7 @@ from aggloom.runtime.hosting.added_columns import (
     describe_query,
     list_gained_columns,
     read_begun_query,
-    settle_columns,
+    resolve_added_columns,
 )
 from aggloom.runtime.hosting.checkpoint_paths import is_local, local, refuse_unfinished
 from aggloom.runtime.hosting.evolution import compare_operators
@@ -49,8 +49,8 @@ from aggloom.runtime.spark.watch.repartition import note_repartitions
 _log = logging.getLogger("aggloom")
 
 
-def settle_changelog(df: DataFrame, checkpoint: str | Path) -> DataFrame:
-    """The changelog as it goes on from a checkpoint that may know its tables with fewer columns; see settle_columns."""
+def resume_changelog(df: DataFrame, checkpoint: str | Path) -> DataFrame:
+    """Return the changelog that goes on from a checkpoint, in which its tables may have fewer columns."""
     query = find_lowering(df)
     if query is None or not is_local(checkpoint):
         return df
@@ -64,19 +64,57 @@ def settle_changelog(df: DataFrame, checkpoint: str | Path) -> DataFrame:
         return dict(enumerate(lowering.factories))
 
     begun = read_begun_query(checkpoint, "offsets") if old else None
-    settled = settle_columns(old, query.plan, query.zone, describe_nodes, begun)
-    changes = settled.added is not None or settled.plan is not query.plan
-    return query.lower_again(settled=settled) if changes else df
+    resumed = resolve_added_columns(old, query.plan, query.zone, describe_nodes, begun)
+    changes = resumed.added is not None or resumed.plan is not query.plan
+    return query.lower_again(resumed=resumed) if changes else df
 
 
-def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
-    """The changelog to be started from a checkpoint, once all is well with it; the checkpoint knows its query then.
+def prepare_start(df: DataFrame, checkpoint: str | Path) -> DataFrame:
+    """Check that a changelog can start from a checkpoint, note its query there, and return what has to be started.
 
-    Where calls have changed, the first batch calls every bucket, so that all of them are carried over at once. Of a
-    DataFrame that is not just what `sql` and its kin have made, the query is not known until its first batch.
+    If aggregate calls have changed, the first batch calls every bucket, so that the state of all is carried over at
+    once. The query of a DataFrame that does not come directly from `sql` and its kin is unknown until its first batch.
 
     Raises StateError and its kin, MissingFileError and FileOrderError.
     """
+    _check_checkpoint(df, checkpoint)
+    read = read_files(checkpoint)
+    warn_changed(checkpoint, read)
+    batch = query_record.next_batch(checkpoint)
+    query = find_lowering(df)
+    if query is None:
+        check_files(checkpoint, batch, ignores_missing(df))
+        query_record.write(checkpoint, None)
+        return df
+    old = query_record.read_committed_query(checkpoint)
+    known = buckets_of(old) if old else None
+    if known and query.settings.buckets is None and known != buckets_of(query.about()):
+        df = query.lower_again(buckets=known)
+        query = find_lowering(df)
+        assert query is not None
+    new = query.about()
+    lines = _describe_changes(old, query, new) if old else []
+    _check_begun(checkpoint, batch, query)
+    if old:
+        fragments = [each.fragment for each in query.factories]
+        check_timers(checkpoint, fragments, query.plan.awaits_watermark)
+    check_files(checkpoint, batch, ignores_missing(df))
+    _check_file_names(query, read)
+    query_record.write(checkpoint, new)
+    note_lines(checkpoint, df, query)
+    check_topics(checkpoint, [table.df for table in query.tables.values()])
+    if batch and query.still:
+        names = ", ".join(query.still)
+        _log.warning(
+            "%s: no stream, so read with the first batch and not again: %s", checkpoint, names
+        )
+    for line in lines:
+        _log.warning("%s: %s", checkpoint, line)
+    return query.lower_again(carries=batch) if lines else df
+
+
+def _check_checkpoint(df: DataFrame, checkpoint: str | Path) -> None:
+    """Raise StateError and its kin unless a query can start from the directory and its records."""
     check_shared(df.sparkSession, "checkpoint", checkpoint)
     if is_local(checkpoint):
         refuse_unfinished(local(checkpoint))
@@ -92,48 +130,25 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
             "while this one runs, or put the copy back in its place.",
             *(checkpoint, original),
         )
-    read = read_files(checkpoint)
-    warn_changed(checkpoint, read)
-    batch = query_record.next_batch(checkpoint)
-    query = find_lowering(df)
-    if query is None:
-        check_files(checkpoint, batch, ignores_missing(df))
-        query_record.write(checkpoint, None)
-        return df
-    old, new = query_record.read_committed_query(checkpoint), query.about()
-    known = buckets_of(old) if old else None
-    if known and query.settings.buckets is None and known != buckets_of(new):
-        df = query.lower_again(buckets=known)
-        query = find_lowering(df)
-        assert query is not None
-        new = query.about()
-    lines = _describe_changes(old, query, new) if old else []
+
+
+def _check_begun(checkpoint: str | Path, batch: int, query: SparkLowering) -> None:
+    """Raise StateMismatchError where a batch was begun without the columns that a query carries."""
     if query.added is not None and query.added.is_begun:
         raise StateMismatchError(
             f"{checkpoint}: batch {batch} was begun and not committed, and its sink may have it without the columns "
             "that the tables have gained. Let it end with added_columns='ignore' once, then start with 'carry'."
         )
-    if old:
-        fragments = [each.fragment for each in query.factories]
-        check_timers(checkpoint, fragments, query.plan.awaits_watermark)
-    check_files(checkpoint, batch, ignores_missing(df))
+
+
+def _check_file_names(query: SparkLowering, read: Mapping[str, int]) -> None:
+    """Raise FileOrderError where new files are not behind those that were read; warn of renamed ones."""
     for name in sorted(query.orderly):
         check_order(name, query.tables[name].df, read)
     for name, source in ordered_by_name(query).items():
         check_names({name: source}, source.files().difference(read), read)
     for name, table in query.tables.items():
         warn_renamed(name, table.df, read)
-    query_record.write(checkpoint, new)
-    note_lines(checkpoint, df, query)
-    check_topics(checkpoint, [table.df for table in query.tables.values()])
-    if batch and query.still:
-        names = ", ".join(query.still)
-        _log.warning(
-            "%s: no stream, so read with the first batch and not again: %s", checkpoint, names
-        )
-    for line in lines:
-        _log.warning("%s: %s", checkpoint, line)
-    return query.lower_again(carries=batch) if lines else df
 
 
 def ordered_by_name(query: SparkLowering | None) -> dict[str, FileSourceNote]:
@@ -165,7 +180,7 @@ def _describe_changes(old: Query, query: SparkLowering, new: Query) -> list[str]
     """Return lines on the columns and calls that have changed; raises StateMismatchError where anything else has."""
     added, factories = query.added, query.factories
     if added is not None:
-        # The query of before is compared: what has changed in it beside the columns is told of it.
+        # The earlier query is compared, so that the message names its changes other than the new columns.
         new = describe_query(added.former, added.factories, query.zone)
         factories = [each for _, each in sorted(added.factories.items())]
     changed = compare_operators(old, new, factories, query.plan.options.added_calls)

@@ -24,12 +24,7 @@ from aggloom.runtime.state.row_index import (
     name_row,
     row_hash,
 )
-from aggloom.runtime.state.row_kernels import (
-    LIVE,
-    Encoded,
-    RowArrays,
-    store_row,
-)
+from aggloom.runtime.state.row_kernels import LIVE, Encoded, RowArrays, store_row
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.key_index import close_gap

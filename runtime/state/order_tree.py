@@ -86,7 +86,7 @@ def _rank(tree: Tree, pool: PoolArrays, by_bytes: bool, block: int, word: int, a
     while left > 0:
         half = (left + 1) >> 1
         entry = block + 1 + (low + half - 1) * ENTRY
-        # The words are ids of the pool, in the order in which texts came: only their bytes can be compared.
+        # The words are ids of the pool, in the order in which texts arrived: only their bytes can be compared.
         order = compare_bytes(pool, tree.heap[entry], word)
         after = order > 0 or (order == 0 and tree.heap[entry + 3] > arrival)
         low = low if after else low + half

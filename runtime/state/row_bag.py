@@ -2,7 +2,7 @@
 
 A row is known by its identity: the columns of a unique key, or all columns. Equal rows are one row with a count. The
 rows of a slot hang in a chain, newest first, so that a row comes and goes in O(1) and a slot is walked in O(its rows).
-Rows that left stay readable until they are freed, so that what left can be distinguished from what came.
+Rows that left stay readable until they are freed, so that removed rows can be distinguished from new ones.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RowBag(IdentifiedRows):
     """The rows of slots in an arena, created there or found there again.
 
     name: what its arrays are called by. slots: how many there are. unique: numbers of the columns of a unique key, of
-    which a slot holds one row at most, the last that came; without them the whole row is its identity. single: a slot
+    which a slot holds one row at most, the last to arrive; without them the whole row is its identity. single: a slot
     holds one row at most, whatever it is. only_added: rows are not retracted, so that each stands for itself and none
     is looked for.
     degrees: whether each row has a number beside its count, 0 at first: how many rows it matches, say.

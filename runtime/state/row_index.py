@@ -37,7 +37,7 @@ from aggloom.runtime.storage.key_index import (
 )
 
 ORPHAN, NEW, AGAIN, REPLACED, LESS, GONE = range(6)
-"""Outcomes of a change: nothing to take back, a new row, one more, a row for another, one less, none left."""
+"""Outcomes of a change: nothing to retract, a new row, one more, a row for another, one less, none left."""
 BLOCK = 1024
 _LOW = 0xFFFFFFFF
 

@@ -40,7 +40,7 @@ class RowArrays(NamedTuple):
     """Arrays by id: `words` (id, column), `flags` (id, byte): bit 0: a row is there; bit c + 1: its column c is null.
 
     A free row's first word is the next free one + 1; `meta[FREE]` starts the list (0: none is free). The bytes of a
-    row's texts lie side by side in `heap`. is_text: by column. recent: words of texts that came lately, by hash;
+    row's texts lie side by side in `heap`. is_text: by column. recent: words of recent texts, by hash;
     shared: by column how many texts were looked for there, and how many were found.
     """
 
@@ -54,7 +54,7 @@ class RowArrays(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """Rows that are not stored, laid out as stored ones are, over the bytes of the batch that they came in."""
+    """Rows that are not stored, laid out as stored ones are, over the bytes of the batch that they arrived in."""
 
     words: Array  # int64[rows, columns]
     flags: Array  # uint8[rows, columns // 8 + 1]
@@ -185,7 +185,7 @@ def place_text(
 ) -> tuple[int, int]:
     """Put a text of column c into a heap, of which so many bytes are in use: (its word, the bytes in use then).
 
-    A text that came lately lies there already. A column whose texts do not repeat is looked at now and then only.
+    A recent text lies there already. A column whose texts do not repeat is looked at now and then only.
     """
     if length == 0:
         # An empty text has no place: its word is that of a NULL, so that equal rows have equal words.
@@ -206,7 +206,7 @@ def place_text(
                 rows.shared[c, 1] += 1
                 return word, used
         if lookups > 4 * RECENT:
-            # The texts that came long ago count less and less.
+            # Old texts count less and less.
             rows.shared[c, 0], rows.shared[c, 1] = lookups >> 1, hits >> 1
     copy_string(source, start, heap, used, length)
     word = used << LENGTH_BITS | length

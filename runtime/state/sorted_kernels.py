@@ -36,11 +36,7 @@ from aggloom.runtime.state.row_index import (
     name_row,
     row_hash,
 )
-from aggloom.runtime.state.row_kernels import (
-    Encoded,
-    RowArrays,
-    store_row,
-)
+from aggloom.runtime.state.row_kernels import Encoded, RowArrays, store_row
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.blocks import STAMP, Tree
 from aggloom.runtime.storage.jit import kernel
@@ -201,7 +197,7 @@ def apply_changes(
 ) -> int:
     """Apply changes from one on, up to another or to one that there is no room for: the next change.
 
-    flags: words are bytes; identities are unique; rows are named by the index. Without that, no row is taken back.
+    flags: words are bytes; identities are unique; rows are named by the index. Without that, no row is retracted.
     """
     while start < stop:
         end = min(stop, start + BLOCK)

@@ -1,6 +1,6 @@
 """Sorted rows: the rows of a slot in the order of a sort key, and of their arrival among those with the same one.
 
-Every row stands for itself, with an id of its own: equal rows may lie apart, with others that came between them. Rank,
+Every row stands for itself, with an id of its own: equal rows may lie apart, with others between them. Rank,
 dense rank, the row at a position, insertion and removal are O(log rows of the slot); positions a to b are gathered in
 O(b - a). Rows that left stay readable until they are freed.
 """
@@ -52,10 +52,9 @@ _BY_ID = (("word", "i8"), ("arrival", "i8"), ("newer", "i4"), ("older", "i4"))
 class SortedRows(IdentifiedRows):
     """The rows of slots in an arena, created there or found there again.
 
-    name: what its arrays are called by. order: the sort key; without columns rows stand as they came. slots: how many
-    there are. unique: numbers of the columns of a unique key, of which a slot holds one row at most, the last that
-    came; without them the whole row is its identity, and equal rows stand beside each other. only_added: rows are not
-    retracted, but by id.
+    name: what its arrays are called by. order: the sort key; without columns rows are in arrival order. slots: their
+    number. unique: numbers of the columns of a unique key, of which a slot holds one row at most, the last to arrive;
+    without them the whole row is its identity, and equal rows are adjacent. only_added: rows are retracted by id only.
     """
 
     def __init__(

@@ -109,13 +109,13 @@ class Arena:
         self.directory = directory
         self.listing: tuple[Path, Identity] | None = None
         self.reopened = False
-        """True if it goes on with what a directory held."""
+        """True if it goes on with the arrays of a directory."""
         self._arrays: dict[str, Array] = {}
         self._files: dict[str, _File | None] = {}
         self._reserved: dict[str, mmap.mmap] = {}
         self._made = 0
         self._unchecked: set[str] = set()
-        """The arrays that came from outside, and have not been asked for by type yet."""
+        """The arrays that were read from outside, and have not been asked for by type yet."""
         if directory is None:
             return
         if (directory / _LISTING).exists():
@@ -130,7 +130,7 @@ class Arena:
     def array(self, name: str, rows: int, dtype: str, columns: int = 0) -> Array:
         """The array `name`, created with `rows` zeroed rows if the arena does not have it yet.
 
-        Raises StateCorruptError where it came with a snapshot and is of another type.
+        Raises StateCorruptError where it was read from a snapshot and is of another type.
         """
         if name not in self._arrays:
             self._arrays[name] = self._create(name, rows, dtype, columns)
@@ -234,7 +234,7 @@ class Arena:
         self._unchecked = set(whole._arrays)
 
     def _check_type(self, name: str, dtype: np.dtype[Any], columns: int) -> None:
-        """Raise StateCorruptError unless an array that came from outside is of a type, with so many columns."""
+        """Raise StateCorruptError unless an array that was read from outside is of a type, with so many columns."""
         array = self._arrays[name]
         there = array.shape[1] if array.ndim == 2 else 0
         if array.dtype != dtype or there != columns:

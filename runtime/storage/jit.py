@@ -25,7 +25,7 @@ def kernel(function: F) -> F:
 
     State travels as named tuples of arrays, dozens of words by value: counting references to them took 20 of 24
     parts of an update's time, and passing them on from call to call two thirds of what was left. Everything that
-    a kernel touches is held by its caller.
+    a kernel touches is referenced by its caller.
     """
     return _make_kernel(function, "inlined")
 

@@ -45,7 +45,7 @@ class IndexArrays(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room for a block of rows: their hashes, and the numbers of those that are not settled yet."""
+    """Room for a block of rows: their hashes, and the numbers of those whose slots are not known yet."""
 
     hashes: Array  # int64[rows]
     open: Array  # int64[rows]
@@ -139,7 +139,7 @@ def _search(index: IndexArrays, words: Array, nulls: Array, slots: Array, scratc
 
 
 @cold_kernel
-def _settle(index: IndexArrays, words: Array, nulls: Array, r: int, h: int) -> tuple[int, int]:
+def _find_cell(index: IndexArrays, words: Array, nulls: Array, r: int, h: int) -> tuple[int, int]:
     """(slot of row r's key or -1, cell where it is or belongs)."""
     cells = len(index.table)
     at = home(h, cells)
@@ -204,7 +204,7 @@ def _lookup(
         for k in range(_search(index, keys, masks, block, scratch)):
             j = scratch.open[k]
             # A new key may come twice in a block: the second of its rows finds what the first one has entered.
-            slot, cell = _settle(index, keys, masks, j, scratch.hashes[j])
+            slot, cell = _find_cell(index, keys, masks, j, scratch.hashes[j])
             if slot < 0:
                 if index.meta[LIVE] == room:
                     # Rows of the block behind this one may have their slots already. They are looked up again, which
@@ -223,7 +223,7 @@ def _find(index: IndexArrays, words: Array, nulls: Array, slots: Array, scratch:
         block, keys, masks = slots[start:stop], words[start:stop], nulls[start:stop]
         for k in range(_search(index, keys, masks, block, scratch)):
             j = scratch.open[k]
-            block[j] = _settle(index, keys, masks, j, scratch.hashes[j])[0]
+            block[j] = _find_cell(index, keys, masks, j, scratch.hashes[j])[0]
 
 
 @kernel

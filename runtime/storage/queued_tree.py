@@ -1,6 +1,6 @@
-"""Trees of (word, count) whose changes wait: noted row by row, settled many at a time.
+"""Trees of (word, count) whose changes are queued row by row and flushed many at a time.
 
-Settling goes slot by slot. A slot's changes are netted and in the order of their words, so that each leaf that they
+A flush goes slot by slot. A slot's changes are netted and in the order of their words, so that each leaf that they
 concern is looked up once and written once.
 """
 
@@ -51,11 +51,11 @@ _HALF = LIMIT >> 1
 def queue_change(
     tree: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int, change: int
 ) -> None:
-    """Add to the count of a word, or forget all words of the slot if the change is 0, when it is settled."""
-    # Room was reserved for every row of the bundle, whenever its change is made: a full queue may be settled in the
+    """Queue a change of a word's count; a change of 0 removes all words of the slot when it is flushed."""
+    # Room was reserved for every row of the bundle, whenever its change is made: a full queue may be flushed in the
     # middle of a kernel.
     if tree.queue[0] == QUEUE:
-        _settle(tree, pool, pooled)
+        _flush_queue(tree, pool, pooled)
     at = tree.queue[0]
     tree.queue[SLOTS + at] = slot
     tree.queue[WORDS + at] = word
@@ -64,15 +64,15 @@ def queue_change(
 
 
 @kernel
-def settle(tree: Tree, pool: PoolArrays, pooled: bool) -> None:
-    """Make the changes that wait."""
+def flush_changes(tree: Tree, pool: PoolArrays, pooled: bool) -> None:
+    """Apply the queued changes."""
     if tree.queue[0] > 0:
-        _settle(tree, pool, pooled)
+        _flush_queue(tree, pool, pooled)
 
 
 @cold_kernel
-def _settle(tree: Tree, pool: PoolArrays, pooled: bool) -> None:
-    """Make them slot by slot."""
+def _flush_queue(tree: Tree, pool: PoolArrays, pooled: bool) -> None:
+    """Apply the queued changes, slot by slot."""
     queue = tree.queue
     waiting = queue[0]
     queue[0] = 0
@@ -80,7 +80,7 @@ def _settle(tree: Tree, pool: PoolArrays, pooled: bool) -> None:
     while begin < waiting:
         slot, end = queue[SLOTS + begin], begin
         while end < waiting and queue[SLOTS + end] == slot:
-            # The slot is forgotten, and with it what was noted of it before.
+            # The slot is cleared, and with it the changes that were queued for it before.
             if queue[CHANGES + end] == 0:
                 _forget(tree, pool, pooled, slot)
                 begin = end + 1

@@ -36,12 +36,7 @@ from aggloom.runtime.storage.blocks import (
 )
 from aggloom.runtime.storage.jit import cold_kernel, kernel
 from aggloom.runtime.storage.pool import PoolArrays, release
-from aggloom.runtime.storage.tree_audit import (
-    FRAMES,
-    check_blocks,
-    check_free,
-    heads_are_right,
-)
+from aggloom.runtime.storage.tree_audit import FRAMES, check_blocks, check_free, heads_are_right
 
 if TYPE_CHECKING:
     from aggloom.runtime.storage.audit import Audit

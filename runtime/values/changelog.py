@@ -205,7 +205,7 @@ def fold(
             counts[identity] -= 1
         else:
             counts[identity] += 1
-            # The last row that looked like this: -0.0 and 0.0 are one row, which shows as it came last.
+            # The last row that looked like this: -0.0 and 0.0 are one row, which shows its last form.
             rows_by_identity[identity] = tuple(values)
     return [rows_by_identity[identity] for identity, count in counts.items() for _ in range(count)]
 

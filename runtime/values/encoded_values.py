@@ -34,7 +34,7 @@ def wide_at(column: Limbs, i: int) -> tuple[int, int]:
 
 @kernel
 def load_wide(field: Array, s: int) -> Wide:
-    """The sum at slot s, which is held in two limbs where three are never needed."""
+    """The sum at slot s, which is stored in two limbs where three are never needed."""
     middle = field[s, 1]
     # Without a third limb the sign of the second goes on for ever, as in any two's complement.
     return field[s, 0], middle, field[s, 2] if field.shape[1] > 2 else middle >> 63

@@ -179,7 +179,7 @@ def _json_object(lists: _Lists, result: pa.DataType, options: Options) -> pa.Arr
     keys, members_json = json_texts(texts(names)).to_pylist(), json_texts(values).to_pylist()
     json = []
     for (start, end), valid in zip(pairwise(lists.offsets.tolist()), lists.valid, strict=True):
-        # A key that comes twice has the value that came last, as in a Python dictionary.
+        # A key that comes twice has the value that arrived last, as in a Python dictionary.
         members = dict(zip(keys[start:end], members_json[start:end], strict=True))
         text = ",".join(f"{key}:{value}" for key, value in members.items())
         json.append(f"{{{text}}}" if valid else None)

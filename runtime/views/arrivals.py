@@ -7,7 +7,7 @@ import numpy as np
 from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import PoolArrays, import_word
-from aggloom.runtime.views.multiset import multiset_count, multiset_entry, multiset_settle
+from aggloom.runtime.views.multiset import multiset_count, multiset_entry, multiset_prune
 from aggloom.runtime.views.seen import seen_holds
 from aggloom.runtime.views.sequence import (
     Sequence,
@@ -67,7 +67,7 @@ def sequence_merge_multiset(
         if multiset_count(counts, entry, column) > 0 and not sequence_holds(view, slot, word):
             sequence_append(view, pool, pooled, slot, word)
         # Looking it up has made the entry of a value that is not there.
-        multiset_settle(counts, pool, pooled, slot, entry)
+        multiset_prune(counts, pool, pooled, slot, entry)
         node = np.int64(other.following[node])
 
 

@@ -1,4 +1,4 @@
-"""HyperLogLog by slot: about how many distinct values came. It serves APPROX_COUNT_DISTINCT.
+"""HyperLogLog by slot: about how many distinct values arrived. It serves APPROX_COUNT_DISTINCT.
 
 A value's hash is an ENTRY of 32 bits: 26 number a register, and 6 are a rank, one more than the trailing zeros of
 the hash's other 38 bits. A slot keeps its first entries as they are, sorted, so that small counts are
@@ -102,7 +102,7 @@ def _add(view: HyperLogLogs, slot: int, entry: int) -> None:
         if at < filled and view.cells[slot, at] == entry:
             return
         if filled < _most(view):
-            # Entries stay in order: a list is the same in whatever order its values came.
+            # Entries stay in order: a list is the same in whatever order its values arrived.
             for j in range(filled, at, -1):
                 view.cells[slot, j] = view.cells[slot, j - 1]
             view.cells[slot, at] = np.uint32(entry)
@@ -211,7 +211,7 @@ def estimate_from(registers: int, empty: int, full: int, total: int) -> int:
 
 @cold_kernel
 def estimate(view: HyperLogLogs, slot: int) -> int:
-    """About how many distinct values came."""
+    """About how many distinct values arrived."""
     filled = np.int64(view.filled[slot])
     if filled != MANY:
         return filled

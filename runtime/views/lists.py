@@ -52,7 +52,7 @@ def end_list(out: ListOut, k: int) -> None:
 def list_sequence(
     out: ListOut, k: int, view: Sequence, pool: PoolArrays, pooled: bool, slot: int
 ) -> None:
-    """The values in the order they came."""
+    """The values in the order they arrived."""
     node = np.int64(view.head[slot])
     while node != 0 and out.meta[FULL] == 0:
         if not is_ghost(view, node):
@@ -91,7 +91,7 @@ def _raise_last(out: ListOut, start: int) -> None:
     """Let the last element go ahead of those from `start` on that are less frequent."""
     at = out.meta[USED] - 1
     word, count = out.words[at], out.counts[at]
-    # Only past less frequent ones: those as frequent came before it because they are smaller.
+    # Only past less frequent ones: equally frequent ones stay before it because they are smaller.
     while at > start and out.counts[at - 1] < count:
         out.words[at], out.counts[at] = out.words[at - 1], out.counts[at - 1]
         at -= 1

@@ -48,14 +48,14 @@ def _is_empty(view: Tree, entry: int) -> bool:
 
 
 @kernel
-def multiset_mend(view: Tree, pool: PoolArrays, pooled: bool, slot: int, entry: int) -> None:
-    """As multiset_settle, after an addition: only one that meets a retraction ahead of it leaves nothing."""
+def multiset_prune_added(view: Tree, pool: PoolArrays, pooled: bool, slot: int, entry: int) -> None:
+    """As multiset_prune, after an addition: only one that meets a retraction ahead of it leaves nothing."""
     if _is_empty(view, entry):
         drop_entry(view, pool, pooled, False, slot, view.heap[entry])
 
 
 @kernel
-def multiset_settle(view: Tree, pool: PoolArrays, pooled: bool, slot: int, entry: int) -> None:
+def multiset_prune(view: Tree, pool: PoolArrays, pooled: bool, slot: int, entry: int) -> None:
     """Drop the entry if all its counts are 0."""
     if _is_empty(view, entry):
         tree_remove(view, pool, pooled, False, slot, view.heap[entry])

@@ -1,7 +1,7 @@
 """Ordered multiset by slot: value -> count, smallest and greatest at hand. It serves retractable MIN and MAX.
 
-Counts may be negative while a retraction is ahead of its row; such values are never shown. What is added, taken back
-and cleared is noted; `ordered_settle` does it, before anything is read.
+Counts may be negative while a retraction is ahead of its row; such values are never shown. Additions, retractions
+and clears are queued; `ordered_flush` applies them before anything is read.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.jit import cold_kernel, kernel
 from aggloom.runtime.storage.pool import PoolArrays, import_word
-from aggloom.runtime.storage.queued_tree import queue_change, settle
+from aggloom.runtime.storage.queued_tree import flush_changes, queue_change
 from aggloom.runtime.storage.tree import tree_beside, tree_end, tree_start, tree_step
 
-ordered_settle = settle
+ordered_flush = flush_changes
 
 
 @kernel

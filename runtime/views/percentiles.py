@@ -89,7 +89,7 @@ def product(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> float:
     while entry != 0:
         count = view.heap[entry + 1]
         if count > 0:
-            # In the order of the values, not of the rows: rounding does not depend on how they came.
+            # In the order of the values, not of the rows: rounding does not depend on how they arrived.
             result *= _power(word_to_float(view.heap[entry]), np.float64(count))
         leaf, entry = tree_step(view, pool, pooled, slot, leaf, entry, side=1)
     return result

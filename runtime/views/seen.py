@@ -1,6 +1,6 @@
 """Set by slot that several calls share: word -> a bit for each of them. It serves DISTINCT where rows are only added.
 
-Nothing is taken back, so a call needs no count of a value, only whether it has met it. The bits of all calls lie in one
+Nothing is retracted, so a call needs no count of a value, only whether it has met it. The bits of all calls lie in one
 number, where a multiset has a number for each call: entries of four calls take two numbers, not five. Its upper half
 says how often the value was met, by which an estimate tells how many values are still to come.
 """

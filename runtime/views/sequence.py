@@ -1,4 +1,4 @@
-"""Arrival sequence by slot: the live values in the order they came. It serves retractable FIRST/LAST_VALUE.
+"""Arrival sequence by slot: the live values in the order they arrived. It serves retractable FIRST/LAST_VALUE.
 
 A retraction removes the oldest live occurrence of its value (as Flink does, for FIRST and LAST alike). One that
 comes before its row is kept as a *ghost*, which no read shows and which the row takes away when it comes. Both
@@ -42,7 +42,7 @@ class Sequence(NamedTuple):
 
 @kernel
 def is_ghost(view: Sequence, node: int) -> bool:
-    """Tell whether a node only stands for retractions that came before their rows."""
+    """Tell whether a node only stands for retractions that arrived before their rows."""
     return view.newest[node] < 0
 
 

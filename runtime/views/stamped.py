@@ -1,7 +1,7 @@
-"""Ordered multiset by slot whose entries know when they came. It serves FIRST_VALUE and LAST_VALUE with ORDER BY.
+"""Ordered multiset by slot whose entries know when they arrived. It serves FIRST_VALUE and LAST_VALUE with ORDER BY.
 
 A word is the id of a byte string, the encoded order key followed by the value; an entry is (word, count, stamp).
-Stamps are of use within a slot: they say which of two values with the same order key came first. A slot's
+Stamps are of use within a slot: they say which of two values with the same order key arrived first. A slot's
 earliest value has the smallest key and then the smallest stamp, its latest the greatest of both.
 """
 
@@ -70,7 +70,7 @@ def _merge_entry(
     latest: bool,
 ) -> None:
     entry = tree_entry(view, pool, pooled, pooled, slot, word)
-    # As if the rows came one by one: `latest` stamps with each, otherwise the value only when it comes to be there.
+    # As if the rows arrived one by one: `latest` stamps with each, otherwise the value only when it comes to be there.
     if count > 0 and (latest or view.heap[entry + 1] <= 0):
         view.heap[entry + 2] = stamp
     view.heap[entry + 1] += count

@@ -19,24 +19,10 @@ from aggloom.runtime.values.changelog import fold, parse_kinds
 from aggloom.runtime.values.clock import AFTER_ALL
 from cases.compare import Change, difference, net, typed
 from cases.engine import CommittedPipeline
-from cases.format import (
-    MODES,
-    Case,
-    Expectation,
-    NotSupported,
-    Phase,
-    event_time,
-    to_value,
-)
+from cases.format import MODES, Case, Expectation, NotSupported, Phase, event_time, to_value
 from cases.overs import size_fault, state_fault
 from cases.program import Program, Table
-from cases.settings import (
-    Setting,
-    asks_for_messages,
-    forgets,
-    single_aggregate,
-    waits_for_time,
-)
+from cases.settings import Setting, asks_for_messages, forgets, single_aggregate, waits_for_time
 from cases.source import Bundles, is_complete
 from cases.windows import watermark_of
 

@@ -26,23 +26,10 @@ from aggloom.codegen import AggSpec, Backend, generate, load
 from aggloom.errors import AggloomError, UnsupportedExpressionError
 from cases import joins, rows, windows
 from cases.compare import difference, typed
-from cases.format import (
-    Case,
-    NotSupported,
-    Phase,
-    column_type,
-    fitting_decimal,
-    read_cases,
-)
+from cases.format import Case, NotSupported, Phase, column_type, fitting_decimal, read_cases
 from cases.overs import OPERATOR_KINDS as OVER_KINDS
 from cases.overs import SHIFTS, last_shift, with_query
-from cases.program import (
-    Program,
-    first_line,
-    planning,
-    query_program,
-    spec_program,
-)
+from cases.program import Program, first_line, planning, query_program, spec_program
 from cases.ranks import rank_programs
 from cases.replay import CaseFailed, Tables, events, replay, tolerance_of
 from cases.settings import Setting, settings

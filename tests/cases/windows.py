@@ -32,14 +32,7 @@ from aggloom.codegen.windows import (
     Windowing,
 )
 from aggloom.errors import SpecError
-from cases.format import (
-    Case,
-    NotSupported,
-    Params,
-    column_type,
-    computed_columns,
-    to_value,
-)
+from cases.format import Case, NotSupported, Params, column_type, computed_columns, to_value
 from cases.program import Program, Table, planning
 
 OPERATOR_KINDS = frozenset(("group_window", "window_tvf_agg"))

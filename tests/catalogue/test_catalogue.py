@@ -14,16 +14,7 @@ from handlers import Row, empty, fed, handler_class, side_by_side
 from model import GroupModel, knows, same, same_row, value_of
 from reference import identity
 from strategies import ARGUMENTS, DOMAINS, ERRS, required, spec_over
-from variants import (
-    changes_for,
-    chunk,
-    chunks,
-    dialect_of,
-    every_value,
-    exact,
-    picked,
-    rows_for,
-)
+from variants import changes_for, chunk, chunks, dialect_of, every_value, exact, picked, rows_for
 
 from aggloom.codegen import AggCall, AggSpec
 from aggloom.codegen.catalogue.entry import Example

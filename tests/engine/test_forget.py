@@ -13,14 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from engine_jobs import (
-    QUERIES,
-    expected_rows,
-    job_over,
-    rows_of_table,
-    run_to_end,
-    write_files,
-)
+from engine_jobs import QUERIES, expected_rows, job_over, rows_of_table, run_to_end, write_files
 
 from aggloom import durable_files
 from aggloom.cli import main

@@ -20,13 +20,7 @@ from aggloom.runtime.connectors.files.table_file import read_table
 from aggloom.runtime.engine.file_source import FileInput
 from aggloom.runtime.engine.query import LocalQuery, QuerySettings
 from aggloom.runtime.engine.sources import Source
-from tests.spark.test_spark_nested import (
-    drawn_options,
-    folded,
-    over_tables,
-    over_windows,
-    write,
-)
+from tests.spark.test_spark_nested import drawn_options, folded, over_tables, over_windows, write
 
 _COUNT = int(os.environ.get("AGGLOOM_LOSSES", "10"))
 _MOST = 6

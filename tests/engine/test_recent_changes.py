@@ -8,14 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from engine_jobs import (
-    changes_in,
-    job_over,
-    random_changes,
-    rows_of_table,
-    run_to_end,
-    write_files,
-)
+from engine_jobs import changes_in, job_over, random_changes, rows_of_table, run_to_end, write_files
 
 from aggloom.runtime.hosting import recent_changes
 from aggloom.runtime.hosting.recent_changes import (

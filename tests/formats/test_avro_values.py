@@ -11,15 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from avro_events import (
-    KEY,
-    KINDS,
-    decoded,
-    message,
-    quick_registry,
-    rows_of,
-    some_history,
-)
+from avro_events import KEY, KINDS, decoded, message, quick_registry, rows_of, some_history
 from schema_registry import Registry, envelope, event, frame
 
 from aggloom.errors import InputFormatError

@@ -13,6 +13,9 @@ ROOT = Path(__file__).parents[2]
 PRIVATE = re.compile(r"\b(told|came|given out|gives out|handed out|hands out|owes|owed)\b")
 """Words that docs/glossary.md translates: emitted, read, arrived, retracted, ..."""
 
+REPLACED = re.compile(r"\b(told|_?settle|settled|settles|settling|taken back)\b", re.IGNORECASE)
+"""Words that production code had in names and comments: emitted, flush, apply, retracted stand there now."""
+
 
 def find_texts(text: str) -> Iterator[tuple[int, str]]:
     """Yield the line and the text of each string of several words that is no docstring."""
@@ -37,6 +40,18 @@ def test_texts_have_the_words_of_the_glossary(room: str) -> None:
         for path in sorted((ROOT / room).rglob("*.py"))
         for line, text in find_texts(path.read_text("utf-8"))
         if PRIVATE.search(text)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("room", ["aggloom", "codegen", "runtime", "templates"])
+def test_names_and_comments_have_no_replaced_word(room: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in sorted((ROOT / room).rglob("*"))
+        if path.suffix in (".py", ".j2")
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if REPLACED.search(line)
     ]
     assert found == []
 

@@ -13,9 +13,7 @@ import pytest
 from recorded import Recorded
 
 import aggloom as al
-from aggloom.errors import (
-    CheckpointError,
-)
+from aggloom.errors import CheckpointError
 from aggloom.runtime.hosting import bucket_store as store_module
 
 BASE = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)

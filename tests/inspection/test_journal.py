@@ -17,7 +17,12 @@ import page_checkpoint as made
 from aggloom.errors import DroppedRowsWarning
 from aggloom.runtime.hosting import journal_files
 from aggloom.runtime.hosting.journal_files import PLAN_FILE, PROGRESS_FILE, read_plan, read_progress
-from aggloom.runtime.spark.watch.followers import FOLLOWERS, raise_warning, settle, silence
+from aggloom.runtime.spark.watch.followers import (
+    FOLLOWERS,
+    raise_warning,
+    silence,
+    wait_for_follower,
+)
 from aggloom.runtime.spark.watch.journal import Journal, follow_query
 
 
@@ -59,7 +64,7 @@ def test_a_run_is_noted_from_its_start_to_its_end(tmp_path: Path) -> None:
     idle = {**made.progress(4, 0, "GROUP BY name"), "durationMs": {"latestOffset": 1}}
     query.recentProgress.append(idle)
     query.over.set()
-    settle(query)  # type: ignore[arg-type]
+    wait_for_follower(query)  # type: ignore[arg-type]
     start, *batches, end = lines(tmp_path)
     assert start["run"] == "run" and end == {"end": end["end"], "error": None}
     assert [each["batch"] for each in batches] == [0, 1, 2, 3]
@@ -83,7 +88,7 @@ def test_runs_go_on_counting_and_say_why_they_failed(tmp_path: Path) -> None:
         )
         query.over.set()
         follow_query(query, tmp_path, None)  # type: ignore[arg-type]
-        settle(query)  # type: ignore[arg-type]
+        wait_for_follower(query)  # type: ignore[arg-type]
         # The next run finds a line that was cut short by a kill.
         if not number:
             with (tmp_path / PROGRESS_FILE).open("a") as log:
@@ -155,7 +160,7 @@ def test_a_checkpoint_elsewhere_gets_no_files(
     query.run(0)
     query.over.set()
     assert follow_query(query, "s3://bucket/state", None) is query
-    settle(query)
+    wait_for_follower(query)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -173,7 +178,7 @@ def test_dropped_rows_are_warned_of_once_and_at_the_end(
             query.run(number)
             FOLLOWERS[query].look()  # type: ignore[attr-defined]
         query.over.set()
-        settle(query)
+        wait_for_follower(query)
     first, total = found
     assert str(first.message).startswith("1 orphan retraction dropped so far by GROUP BY name: ")
     assert str(total.message).startswith("3 orphan retractions dropped in all by GROUP BY name: ")
@@ -186,7 +191,7 @@ def test_as_an_error_it_is_raised_where_the_query_is_awaited(tmp_path: Path) -> 
     query.run(0, 1)
     query.over.set()
     follow_query(query, tmp_path, None)
-    settle(query)
+    wait_for_follower(query)
     with pytest.raises(DroppedRowsWarning, match="2 orphan retractions dropped"):
         raise_warning(query)
     assert len(read_progress(tmp_path).batches) == 2 and "end" in lines(tmp_path)[-1]
@@ -199,5 +204,5 @@ def test_a_caller_that_reports_rows_itself_has_no_warnings(tmp_path: Path) -> No
     silence(query)
     query.run(0)
     query.over.set()
-    settle(query)
+    wait_for_follower(query)
     raise_warning(query)

@@ -12,14 +12,7 @@ from queries import multiset
 from strategies import examples, lawful_batches
 
 import aggloom as al
-from aggloom.codegen.planner import (
-    Calc,
-    FromChangelog,
-    PlanOptions,
-    ToChangelog,
-    plan_query,
-    walk,
-)
+from aggloom.codegen.planner import Calc, FromChangelog, PlanOptions, ToChangelog, plan_query, walk
 from aggloom.errors import SpecError, UnknownChangeTypeError
 from aggloom.runtime.operators.stateless import bare, step_data, step_from
 from aggloom.runtime.values.changelog import KIND_NAMES, fold

@@ -19,12 +19,7 @@ from table_aggregates import APPEND_ONLY, MODELS, register_all, unregister_all
 
 import aggloom as al
 from aggloom.codegen.planner import GroupAggregate, plan_query, walk
-from aggloom.errors import (
-    ArithmeticOverflowError,
-    DataError,
-    SpecError,
-    UnknownFunctionError,
-)
+from aggloom.errors import ArithmeticOverflowError, DataError, SpecError, UnknownFunctionError
 from aggloom.runtime.values.changelog import fold
 
 Row = tuple[Any, ...]

@@ -27,12 +27,7 @@ from aggloom.codegen.planner import (
     plan_query,
     plan_spec,
 )
-from aggloom.errors import (
-    AggloomError,
-    OptionError,
-    SpecError,
-    UnknownTableError,
-)
+from aggloom.errors import AggloomError, OptionError, SpecError, UnknownTableError
 from aggloom.runtime.operators.group_aggregate import GroupAggOperator
 from aggloom.runtime.storage.blocks import STRIDE
 from aggloom.runtime.views.sequence import SequenceView

@@ -12,13 +12,7 @@ from queries import TABLES as SAME_TABLES
 from queries import WAYS, Batch, Query, Way, assert_laws, feed, multiset, open_plan, plan_of
 
 from aggloom.codegen.operators import AggregateNode
-from aggloom.codegen.planner import (
-    GroupAggregate,
-    IncrementalAggregate,
-    Node,
-    plan_query,
-    walk,
-)
+from aggloom.codegen.planner import GroupAggregate, IncrementalAggregate, Node, plan_query, walk
 from aggloom.errors import StateCorruptError, UnsupportedSqlError
 from aggloom.runtime.local.harness import Harness
 from aggloom.runtime.local.mini_batch import MiniBatch

@@ -12,13 +12,7 @@ import pyarrow as pa
 import pytest
 from lakes import batch, raised
 
-from aggloom.errors import (
-    CheckpointError,
-    InputFormatError,
-    MissingFileError,
-    SinkError,
-    SpecError,
-)
+from aggloom.errors import CheckpointError, InputFormatError, MissingFileError, SinkError, SpecError
 from aggloom.runtime.connectors.iceberg.changes import IcebergLake
 from aggloom.runtime.connectors.iceberg.options import IcebergSource, iceberg_options
 from aggloom.runtime.connectors.iceberg.sink import IcebergSink

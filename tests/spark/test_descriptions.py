@@ -12,12 +12,7 @@ import aggloom as al
 from aggloom.codegen import parse_type, type_name
 from aggloom.codegen.planner import PlanOptions, WindowAggregate, plan_windows, walk
 from aggloom.codegen.windows import Windowing, windowing_data, windowing_of
-from aggloom.errors import (
-    SpecError,
-    StateCorruptError,
-    StateMismatchError,
-    UntrustedCodeError,
-)
+from aggloom.errors import SpecError, StateCorruptError, StateMismatchError, UntrustedCodeError
 from aggloom.runtime.inspection import FragmentDescription
 from aggloom.runtime.operators.windows.make import WindowSettings
 from tests.inspection.test_inspection import BASE, SPEC, WINDOWS, OwnTrigger, recorded

@@ -19,14 +19,7 @@ from aggloom.job_note import note_job
 from aggloom.runtime.hosting.checkpoint_paths import FORGET_FILE, MOVED_FILE
 from aggloom.runtime.inspection.checkpoint import open_state, state
 from aggloom.runtime.inspection.comparison import open_nodes
-from tests.engine.test_forget import (
-    SUBJECT,
-    Killed,
-    draw_changes,
-    job_of,
-    kill_at,
-    rows_without,
-)
+from tests.engine.test_forget import SUBJECT, Killed, draw_changes, job_of, kill_at, rows_without
 from tests.spark.test_move import run_on_spark
 
 pytestmark = pytest.mark.spark

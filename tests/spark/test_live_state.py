@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from live_states import QUERY, settle, takes
+from live_states import QUERY, leave_live_state, takes
 
 from aggloom.errors import StateCorruptError, StateRoomError
 from aggloom.runtime.spark.node import live_state
@@ -57,9 +57,9 @@ def test_live_state_lies_where_the_user_says_or_with_spark(
 
 
 def test_an_arena_is_recognised_by_its_token_once(tmp_path: Path) -> None:
-    settle(tmp_path, "t1")
+    leave_live_state(tmp_path, "t1")
     assert not takes(tmp_path, "t2")
-    settle(tmp_path, "t1")
+    leave_live_state(tmp_path, "t1")
     assert takes(tmp_path, "t1")
     # Whoever has taken it has not said what it is now.
     assert not takes(tmp_path, "t1")
@@ -70,7 +70,7 @@ def test_another_boot_and_a_host_without_one_recognise_nothing(
 ) -> None:
     for boots in (("a", "b"), (None, None)):
         monkeypatch.setattr(live_state, "_boot_id", lambda boots=boots: boots[0])
-        settle(tmp_path, "t1")
+        leave_live_state(tmp_path, "t1")
         monkeypatch.setattr(live_state, "_boot_id", lambda boots=boots: boots[1])
         assert not takes(tmp_path, "t1")
 
@@ -110,7 +110,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 def test_files_that_are_not_as_they_were_left_are_not_used(
     tmp_path: Path, kind: str, damage: str
 ) -> None:
-    (path,) = settle(tmp_path, "t1").rglob(kind)
+    (path,) = leave_live_state(tmp_path, "t1").rglob(kind)
     DAMAGES[damage](path)
     if (kind, damage) == ("token", "replaced"):
         # It says the same.
@@ -128,7 +128,7 @@ def test_files_that_are_not_as_they_were_left_are_not_used(
 @pytest.mark.parametrize("place", [0, 4095, 1 << 19, (8 << 20) - 1])
 def test_a_large_array_is_known_by_some_of_its_pages(tmp_path: Path, place: int) -> None:
     rows = 1 << 20
-    (path,) = settle(tmp_path, "t1", rows=rows).rglob("*.bin")
+    (path,) = leave_live_state(tmp_path, "t1", rows=rows).rglob("*.bin")
     found, data = path.stat(), bytearray(path.read_bytes())
     # A sixty-fourth of it, wherever it is.
     start = min(place, len(data) - (1 << 17) - 4096)
@@ -159,7 +159,7 @@ def test_small_arrays_have_no_files_until_they_are_large(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("token", ["", "null", "[]", "{}", '{"token": "t1"}', "\0\xff"])
 def test_a_token_that_is_none_is_not_believed(tmp_path: Path, token: str) -> None:
-    (settle(tmp_path, "t1") / "token").write_text(token)
+    (leave_live_state(tmp_path, "t1") / "token").write_text(token)
     assert not takes(tmp_path, "t1")
 
 
@@ -199,7 +199,7 @@ def _emptied(directory: Path) -> None:
 def test_an_arena_that_goes_while_it_is_opened_is_no_new_one(
     tmp_path: Path, happens: Callable[[Path], None], rebuilds: int
 ) -> None:
-    settle(tmp_path, "t1")
+    leave_live_state(tmp_path, "t1")
     store = Store()
     with open_live_state(tmp_path, QUERY, 0) as home:
         assert home is not None
@@ -211,7 +211,7 @@ def test_an_arena_that_goes_while_it_is_opened_is_no_new_one(
 def test_what_is_deleted_while_it_is_in_use_lives_on_and_is_not_recognised(
     tmp_path: Path, told: pytest.LogCaptureFixture
 ) -> None:
-    settle(tmp_path, "t1")
+    leave_live_state(tmp_path, "t1")
     with open_live_state(tmp_path, QUERY, 0) as home:
         assert home is not None and home.take("t1")
         arena = Arena(home.arena)
@@ -282,7 +282,7 @@ def test_without_a_directory_state_stays_in_memory(
 
 
 def test_a_held_residence_is_left_alone(tmp_path: Path) -> None:
-    settle(tmp_path, "t1")
+    leave_live_state(tmp_path, "t1")
     with open_live_state(tmp_path, QUERY, 0) as home:
         assert home is not None
         held = FORK.Process(target=_cannot_have_it, args=(tmp_path,))
@@ -318,7 +318,7 @@ def test_what_was_not_used_for_longest_goes_first(
     tmp_path: Path, told: pytest.LogCaptureFixture
 ) -> None:
     for bucket in (2, 0, 1):
-        settle(tmp_path, "t1", bucket, rows=40_000)
+        leave_live_state(tmp_path, "t1", bucket, rows=40_000)
         time.sleep(0.02)
     assert make_room(tmp_path, 10**9) == 0
     assert make_room(tmp_path, 700_000) == 1

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from live_states import QUERY, settle, takes
+from live_states import QUERY, leave_live_state, takes
 
 from aggloom.errors import OptionError, StateCorruptError
 from aggloom.runtime.spark.node import live_state
@@ -41,7 +41,7 @@ def test_clean_up_deletes_only_what_is_ours_and_old(tmp_path: Path) -> None:
     (tmp_path / QUERY.replace("0123", "8888")).symlink_to(tmp_path / "elsewhere")
     old, new = QUERY, QUERY.replace("cdef-0", "cdef-1")
     (tmp_path / ".deleted-half").mkdir()
-    settle(tmp_path, "t1")
+    leave_live_state(tmp_path, "t1")
     with open_live_state(tmp_path, new, 0):
         pass
     for path in (tmp_path / old, tmp_path / old / "0"):
@@ -56,7 +56,7 @@ def test_clean_up_deletes_only_what_is_ours_and_old(tmp_path: Path) -> None:
 def test_the_limit_is_half_of_what_would_be_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settle(tmp_path, "t1", rows=100_000)
+    leave_live_state(tmp_path, "t1", rows=100_000)
     for free, deleted in ((1_000_000, 0), (500_000, 1)):
         monkeypatch.setattr(
             live_state.shutil, "disk_usage", lambda root, free=free: SimpleNamespace(free=free)
@@ -65,7 +65,7 @@ def test_the_limit_is_half_of_what_would_be_free(
 
 
 def test_an_arena_that_has_grown_makes_room(tmp_path: Path) -> None:
-    settle(tmp_path, "t1", 0, rows=40_000)
+    leave_live_state(tmp_path, "t1", 0, rows=40_000)
     time.sleep(0.02)
     with open_live_state(tmp_path, QUERY, 1, limit=400_000) as home:
         assert home is not None

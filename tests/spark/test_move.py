@@ -41,7 +41,7 @@ from aggloom.runtime.engine import hand_over
 from aggloom.runtime.engine.checkpoint import LocalCheckpoint
 from aggloom.runtime.hosting.checkpoint_paths import HAND_OVER, batches, refuse_moved
 from aggloom.runtime.spark.moving import begin
-from aggloom.runtime.spark.watch.followers import settle
+from aggloom.runtime.spark.watch.followers import wait_for_follower
 from tests.engine.test_local_oracle import open_query
 from tests.spark.test_spark_nested import (
     Asked,
@@ -65,7 +65,7 @@ class Killed(BaseException):
 def await_rest(query: Any) -> None:
     """Wait until a query has ended, and its journal says so."""
     al.await_end(query)
-    settle(query)
+    wait_for_follower(query)
 
 
 def run_on_spark(spark: Any, job: Job, **options: Any) -> None:

@@ -13,11 +13,7 @@ from typing import Any
 import pytest
 
 from aggloom.codegen import AggSpec
-from aggloom.errors import (
-    InputFormatError,
-    SpecError,
-    UnsupportedExpressionError,
-)
+from aggloom.errors import InputFormatError, SpecError, UnsupportedExpressionError
 from aggloom.runtime.local.harness import Harness
 from tests.spark.test_spark import DDL, SPEC, write_file
 

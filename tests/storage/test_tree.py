@@ -18,14 +18,7 @@ from aggloom.runtime.storage.blocks import (
     block_order,
     block_size,
 )
-from aggloom.runtime.storage.netting import (
-    CHANGES,
-    NET,
-    NET_CHANGES,
-    QUEUE_LENGTH,
-    WORDS,
-    net,
-)
+from aggloom.runtime.storage.netting import CHANGES, NET, NET_CHANGES, QUEUE_LENGTH, WORDS, net
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.storage.queued_tree import QueuedTreeView
 from aggloom.runtime.storage.tree import tree_beside, tree_end
@@ -34,16 +27,16 @@ from aggloom.runtime.views.ordered import (
     least,
     ordered_accumulate,
     ordered_clear,
+    ordered_flush,
     ordered_merge,
     ordered_retract,
-    ordered_settle,
 )
 
 SLOTS = 3
 
 
 class _Subject:
-    """An ordered view, with a counter by slot that says what must be in it; so many changes are settled together."""
+    """An ordered view, with a counter by slot that says what must be in it; so many changes are flushed together."""
 
     def __init__(self, pooled: bool, together: int = 1) -> None:
         self.pooled, self.arena = pooled, Arena()
@@ -65,13 +58,13 @@ class _Subject:
         step(self.view.arrays, self.pool.arrays, self.pooled, slot, word)
         self.waiting += 1
         if self.waiting == self.together:
-            self.settle()
+            self.flush()
         self.expected[slot][number] += change
         if not self.expected[slot][number]:
             del self.expected[slot][number]
 
-    def settle(self) -> None:
-        ordered_settle(self.view.arrays, self.pool.arrays, self.pooled)
+    def flush(self) -> None:
+        ordered_flush(self.view.arrays, self.pool.arrays, self.pooled)
         self.waiting = 0
 
     def number(self, word: int) -> int:
@@ -141,13 +134,13 @@ def test_merging_and_clearing(pooled: bool) -> None:
     one.view.reserve(two.view.live)
     one.pool.reserve(1000, 10_000)
     ordered_merge(one.view.arrays, one.pool.arrays, pooled, 1, two.view.arrays, two.pool.arrays, 1)
-    one.settle()
+    one.flush()
     for number, count in two.expected[1].items():
         one.expected[1][number] += count
     one.expected[1] = Counter({n: c for n, c in one.expected[1].items() if c})
     one.check()
     ordered_clear(one.view.arrays, one.pool.arrays, pooled, 1)
-    one.settle()
+    one.flush()
     one.expected.clear()
     one.check()
 
@@ -187,7 +180,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("together", [7, 60, 5000])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_changes_that_are_settled_together(shape: str, together: int) -> None:
+def test_changes_that_are_flushed_together(shape: str, together: int) -> None:
     rng = random.Random(f"{shape}-{together}")
     subject = _Subject(False, together)
     came: list[list[int]] = [[] for _ in range(SLOTS)]
@@ -204,7 +197,7 @@ def test_changes_that_are_settled_together(shape: str, together: int) -> None:
             if rng.random() < 0.001:
                 ordered_clear(subject.view.arrays, subject.pool.arrays, False, slot)
                 del subject.expected[slot], came[slot][:]
-        subject.settle()
+        subject.flush()
         subject.check()
         for slot in range(SLOTS):
             root = int(subject.view.arrays.root[slot])
@@ -214,7 +207,7 @@ def test_changes_that_are_settled_together(shape: str, together: int) -> None:
         for number, count in list(subject.expected[slot].items()):
             for _ in range(abs(count)):
                 subject.change(slot, number, -1 if count > 0 else 1)
-    subject.settle()
+    subject.flush()
     subject.check()
     assert not subject.view.arrays.root.any() and subject.view.arrays.meta[INNER] == 0
     assert subject.view.arrays.meta[USED] < 60_000
@@ -230,7 +223,7 @@ def test_words_in_order_leave_full_blocks() -> None:
         subject = _Subject(False, 4096)
         for number in numbers:
             subject.change(0, number, 1)
-        subject.settle()
+        subject.flush()
         subject.check()
         rooms.append(int(subject.view.arrays.meta[USED]) / 20_000)
     assert rooms[0] < 2.5 and max(rooms) < 4.5, rooms

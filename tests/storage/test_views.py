@@ -63,7 +63,7 @@ class _Pair:
         name, word = f"{self.kind}_{step}", self.word(value)
         self.view.reserve(1)
         COMPILED[name](self.view.arrays, self.pool.arrays, self.pooled, slot, word, *more)
-        self.settle()
+        self.flush()
         getattr(plain_views, name)(self.plain, None, self.pooled, slot, value, *more)
 
     def merge(self, other: _Pair, slot: int, *more: Any) -> None:
@@ -72,20 +72,20 @@ class _Pair:
         self.view.reserve(other.view.live)
         ours = (self.view.arrays, self.pool.arrays, self.pooled, slot)
         COMPILED[name](*ours, other.view.arrays, other.pool.arrays, slot, *more)
-        self.settle()
+        self.flush()
         theirs = (other.plain, None, slot)
         getattr(plain_views, name)(self.plain, None, self.pooled, slot, *theirs, *more)
 
     def clear(self, slot: int) -> None:
         name = f"{self.kind}_clear"
         COMPILED[name](self.view.arrays, self.pool.arrays, self.pooled, slot)
-        self.settle()
+        self.flush()
         getattr(plain_views, name)(self.plain, None, self.pooled, slot)
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Make the changes that a view has noted."""
         if self.kind == "ordered":
-            ordered.ordered_settle(self.view.arrays, self.pool.arrays, self.pooled)
+            ordered.ordered_flush(self.view.arrays, self.pool.arrays, self.pooled)
 
     def read(self, name: str, slot: int, *more: Any) -> Any:
         """The value that a read finds, or None."""

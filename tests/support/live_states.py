@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aggloom.runtime.spark.node.live_state import (
-    directory_of,
-    open_live_state,
-)
+from aggloom.runtime.spark.node.live_state import directory_of, open_live_state
 from aggloom.runtime.storage.arena import Arena
 
 QUERY = directory_of("01234567-89ab-cdef-0123-456789abcdef", 0, "0f" * 8, 4)
 
 
-def settle(root: Path, token: str, bucket: int = 0, rows: int = 10_000) -> Path:
+def leave_live_state(root: Path, token: str, bucket: int = 0, rows: int = 10_000) -> Path:
     """Leave an arena of a large and a small array behind; its directory."""
     with open_live_state(root, QUERY, bucket) as home:
         assert home is not None

@@ -25,16 +25,7 @@ import pytest
 from simulated_chaos import disturb, lose_pages
 from simulated_queries import Batch, Query, arrow, batches, draw
 from simulated_reference import Outputs, Undisturbed, by_key, folded, shown, table_of
-from simulated_spark import (
-    STEPS,
-    Attempt,
-    Host,
-    PackedRow,
-    State,
-    Task,
-    Timers,
-    simulated,
-)
+from simulated_spark import STEPS, Attempt, Host, PackedRow, State, Task, Timers, simulated
 
 from aggloom.runtime.spark.node.partitioning import hash_int
 from aggloom.runtime.storage import arena

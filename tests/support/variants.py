@@ -9,16 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from model import is_moment, is_sketch
-from strategies import (
-    ARGUMENTS,
-    DOMAINS,
-    ERRS,
-    NESTED,
-    SCALARS,
-    required,
-    samples,
-    spec_over,
-)
+from strategies import ARGUMENTS, DOMAINS, ERRS, NESTED, SCALARS, required, samples, spec_over
 
 from aggloom.codegen import AggCall, AggSpec
 from aggloom.codegen.catalogue import registry as catalogue

@@ -42,9 +42,7 @@ from aggloom.codegen.windows import (
     Tumble,
     Windowing,
 )
-from aggloom.errors import (
-    AggloomError,
-)
+from aggloom.errors import AggloomError
 from aggloom.runtime.operators.windows import general
 from aggloom.runtime.values.changelog import KIND_NAMES
 from aggloom.runtime.values.clock import AFTER_ALL, Clock

@@ -12,16 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from model import same_row
-from variants import (
-    FAMILIES,
-    changes_for,
-    chunk,
-    chunks,
-    dialect_of,
-    exact,
-    picked,
-    rows_for,
-)
+from variants import FAMILIES, changes_for, chunk, chunks, dialect_of, exact, picked, rows_for
 
 from aggloom.codegen import AggSpec
 from aggloom.codegen.windows import (

@@ -113,7 +113,7 @@ def _nearest(pairing: Pairing, as_of: AsOf) -> Node:
 
 
 def _temporal(pairing: Pairing, as_of: AsOf) -> Node:
-    """The version of the right that held at the left's time."""
+    """The version of the right that was valid at the time of the left row."""
     assert as_of.time is not None
     columns = tuple(name for side in pairing.sides for name in side.schema.names)
     left, right = pairing.sides

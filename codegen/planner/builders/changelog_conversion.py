@@ -17,11 +17,7 @@ from aggloom.codegen.sql.changelog_calls import ChangelogArguments, changelog_ar
 from aggloom.codegen.sql.errors import place_error
 from aggloom.codegen.sql.scope import Scope, bare
 from aggloom.codegen.sql.window_parser import WindowCall
-from aggloom.errors import (
-    DuplicateNameError,
-    SqlError,
-    TypeMismatchError,
-)
+from aggloom.errors import DuplicateNameError, SqlError, TypeMismatchError
 
 
 class TableBuilder(Protocol):

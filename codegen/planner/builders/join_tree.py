@@ -12,14 +12,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.operators import (
-    Join,
-    Node,
-    compute_columns,
-    filter_node,
-    mark,
-    pick_first,
-)
+from aggloom.codegen.operators import Join, Node, compute_columns, filter_node, mark, pick_first
 from aggloom.codegen.planner.builders.as_of import as_of_join
 from aggloom.codegen.planner.builders.lookup_join import LookupClause, dimension_of
 from aggloom.codegen.planner.builders.planned_call import PlannedCall

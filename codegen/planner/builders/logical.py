@@ -215,10 +215,8 @@ class _Builder:
         node = set_state_ttl(self.block(tree, source, names), source, ttl)
 
         def count_heeding(of: Node) -> int:
-            settled = walk(windows(of, self.options, Notes()))
-            return sum(
-                isinstance(each, AggregateNode) and each.state_ttl == ttl for each in settled
-            )
+            nodes = walk(windows(of, self.options, Notes()))
+            return sum(isinstance(each, AggregateNode) and each.state_ttl == ttl for each in nodes)
 
         # What the source has is another block's: it may have the same hint.
         if count_heeding(node) == count_heeding(source):
@@ -389,8 +387,8 @@ class _Builder:
 
     def changes(self, node: Node) -> str:
         """Changes that an aggregate gets from a node, whose windows are aggregates that know their windows by then."""
-        settled = windows(node, self.options, Notes())
-        return "append" if settled.appends_only else "retract"
+        rewritten = windows(node, self.options, Notes())
+        return "append" if rewritten.appends_only else "retract"
 
     def _at(self, node: exp.Expression) -> Any:
         return Scope(pa.schema([]), self.dialect, set()).at(node)

@@ -7,14 +7,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from aggloom.codegen.catalogue.registry import find
-from aggloom.codegen.operators import (
-    Node,
-    Numbered,
-    OverCall,
-    compute_columns,
-    pick,
-    transform,
-)
+from aggloom.codegen.operators import Node, Numbered, OverCall, compute_columns, pick, transform
 from aggloom.codegen.planner.builders.over_calls import NAMES, window_call
 from aggloom.codegen.planner.builders.over_window import OverWindow
 from aggloom.codegen.planner.options import PlanOptions

@@ -122,7 +122,7 @@ def _holds(dtype: pa.DataType, number: Decimal) -> bool:
         pa.scalar(number if pa.types.is_decimal(dtype) else int(number), dtype)
     except (pa.ArrowException, OverflowError):
         return False
-    # int() cuts a fraction off: only a whole number is held as it is.
+    # int() cuts a fraction off: only a whole number stays as it is.
     return pa.types.is_decimal(dtype) or number == int(number)
 
 

@@ -6,14 +6,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from aggloom.codegen.operators import (
-    Node,
-    Over,
-    OverCall,
-    compute_columns,
-    mark,
-    pick_first,
-)
+from aggloom.codegen.operators import Node, Over, OverCall, compute_columns, mark, pick_first
 from aggloom.codegen.operators.calc import NO_TIME
 from aggloom.codegen.operators.timed_rows import By
 from aggloom.codegen.planner.options import PlanOptions

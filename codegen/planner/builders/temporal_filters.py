@@ -9,14 +9,7 @@ from typing import Final
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.operators import (
-    Calc,
-    Node,
-    TemporalFilter,
-    TimeBound,
-    mark,
-    pick,
-)
+from aggloom.codegen.operators import Calc, Node, TemporalFilter, TimeBound, mark, pick
 from aggloom.codegen.operators.temporal_filter import MOST_KEYS
 from aggloom.codegen.scalar.expressions import select_names
 from aggloom.codegen.scalar.result_types import infer

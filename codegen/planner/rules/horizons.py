@@ -39,7 +39,7 @@ _EMIT: Final = "; table.exec.emit is for windows that end"
 
 
 def horizons(root: Node, options: PlanOptions, notes: Notes) -> Node:
-    """Replace every aggregate over a RollingTable; raises UnsupportedSqlError where its horizons cannot be told."""
+    """Replace every aggregate over a RollingTable; raises UnsupportedSqlError where its horizons are not known."""
 
     def change(node: Node) -> Node:
         lifted = lift_window(node.input) if isinstance(node, AggregateNode) else None

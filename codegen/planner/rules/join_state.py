@@ -14,7 +14,7 @@ _WORDS = {
 
 
 def join_state(root: Node, options: PlanOptions, notes: Notes) -> Node:
-    """Say of each Join how its sides are held, and where its rows cannot be spread."""
+    """Note how each Join stores its sides, and where its rows cannot be spread."""
     for node in walk(root):
         if isinstance(node, MultiJoin):
             _say_of_many(node, notes)

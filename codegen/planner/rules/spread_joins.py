@@ -120,7 +120,7 @@ def _has_one_row(rows: Node, keys: Key) -> bool:
 
 
 def _hashed_columns(rows: Node, keys: Key) -> Key:
-    """The columns by whose hash the rows of a join key are told apart; none where a key has one row."""
+    """The columns by whose hash the rows of a join key are spread; none where a key has one row."""
     if _has_one_row(rows, keys):
         return ()
     # By a unique key the versions of a row stay together.

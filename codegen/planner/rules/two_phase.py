@@ -5,12 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aggloom.codegen.catalogue.entry import Aggregate as Entry
-from aggloom.codegen.operators import (
-    Exchange,
-    Node,
-    Stateful,
-    transform,
-)
+from aggloom.codegen.operators import Exchange, Node, Stateful, transform
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.spec.agg_spec import AggSpec

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,11 +9,11 @@ from typing import Any
 from sqlglot.tokens import TokenType
 
 from aggloom.codegen.planner.scripts.create_like import Part, copy_parts, like_rules, merge_options
+from aggloom.codegen.planner.scripts.declarations import Declarations
 from aggloom.codegen.planner.scripts.statement_tokens import StatementTokens
 from aggloom.codegen.spec.absent_columns import ABSENT
 from aggloom.codegen.spec.agg_spec import to_schema
 from aggloom.codegen.spec.choices import TABLE_CHANGES
-from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.codegen.sql.errors import Span, has_place, place_error, refusal
 from aggloom.errors import (
@@ -37,7 +36,6 @@ _UPSERTS = ("upsert-json", "upsert-avro")
 _BEFORE = {"update_before", "update_preimage", "-u"}
 _AFTER = {"update_after", "update_postimage", "+u"}
 """Spellings in `change_values` of the rows before and after an update."""
-_DELAY = re.compile(r"(?is)(?:-\s*INTERVAL\s*'([^']+)'\s*(\w+)(?:\s*\(\d+\))?\s*)?")
 
 
 @mask_repr
@@ -270,47 +268,16 @@ def _table(
     options: dict[str, str],
     is_derived: bool,
 ) -> CreatedTable:
-    stored, order = list[str](), list[str]()
-    computed: dict[str, Span] = {}
-    times: dict[str, str] = {}
-    metadata: dict[str, str] = {}
-    defaults: dict[str, Span] = {}
-    virtual: set[str] = set()
-    watermark: tuple[str, str] | None = None
+    declared = Declarations()
     for part in parts:
-        pieces, first, end = part
-        if part.kind == "WATERMARKS":
-            if watermark is not None:
-                raise SpecError("it has two watermarks; declare one.")
-            watermark = _watermark(pieces, first, end)
-            continue
-        if part.kind == "CONSTRAINTS":
-            # Read later together with the columns, which it may name before they are declared.
-            stored.append(part.text)
-            continue
-        order.append(part.name)
-        if part.kind == "GENERATED":
-            computed[part.name] = pieces.span(first + 2, end)
-            times[part.name] = pieces.text(first + 2, end)
-            continue
-        if part.kind == "METADATA":
-            end, metadata[part.name], is_virtual = _metadata(pieces, first, end)
-            virtual |= {part.name} if is_virtual else set()
-        end, default = _default(pieces, first, end)
-        if default is not None:
-            defaults[part.name] = default
-        stored.append(_column(pieces, first, end))
-    text, key = without_primary_key(", ".join(stored))
-    for clause, columns in (("PRIMARY KEY", key), ("PARTITIONED BY", partitions)):
-        for column in columns:
-            if column not in order and not is_derived:
-                raise UnknownColumnError(
-                    f"{clause} names column {column!r}. {nearest(column, order)}"
-                )
-    if watermark is not None and watermark[0] not in order:
-        raise UnknownColumnError(
-            f"WATERMARK names column {watermark[0]!r}. {nearest(watermark[0], order)}"
-        )
+        declared.add(part)
+    text, key = without_primary_key(", ".join(declared.stored))
+    order, watermark = declared.order, declared.watermark
+    if not is_derived:
+        _check_named("PRIMARY KEY", key, order)
+        _check_named("PARTITIONED BY", partitions, order)
+    if watermark is not None:
+        _check_named("WATERMARK", watermark[:1], order)
     if text:
         to_schema(text, is_cut=True)
     return CreatedTable(
@@ -318,75 +285,22 @@ def _table(
         text,
         key=key,
         watermark=watermark,
-        # A watermark on a computed column goes by its expression: below the projection that makes it there is no such
-        # column.
-        event_time=(
-            None if watermark is None else (times.get(watermark[0], watermark[0]), watermark[1])
-        ),
-        computed=computed,
+        event_time=declared.event_time(),
+        computed=declared.computed,
         order=tuple(order),
         partitions=partitions,
         options=options,
         place=place,
-        metadata=metadata,
-        virtual=frozenset(virtual),
-        defaults=defaults,
+        metadata=declared.metadata,
+        virtual=frozenset(declared.virtual),
+        defaults=declared.defaults,
         declared=tuple(parts),
         is_derived=is_derived,
     )
 
 
-def _column(pieces: StatementTokens, first: int, end: int) -> str:
-    """A column with its type, without its comment."""
-    words = pieces.words(first, end - first)
-    if "COMMENT" in words[2:]:
-        at = first + words.index("COMMENT", 2)
-        return f"{pieces.text(first, at)} {pieces.text(at + 2, end)}".strip()
-    if end - first < 2:
-        raise SpecError(f"{pieces.text(first, end)} is no column with a type; leave it out.")
-    return pieces.text(first, end)
-
-
-def _default(pieces: StatementTokens, first: int, end: int) -> tuple[int, Span | None]:
-    """Read DEFAULT and its expression at the end of a column: where the column ends before it, and its place."""
-    words = pieces.words(first, end - first)
-    # Behind the name and its type: a column may be called DEFAULT itself.
-    if "DEFAULT" not in words[2:]:
-        return end, None
-    at = first + words.index("DEFAULT", 2)
-    stop = next((first + n for n, w in enumerate(words) if w == "COMMENT" and first + n > at), end)
-    if at + 1 >= stop:
-        raise refusal(pieces.span(at, end), "DEFAULT without a value is", "write DEFAULT 0")
-    return at, pieces.span(at + 1, stop)
-
-
-def _metadata(pieces: StatementTokens, first: int, end: int) -> tuple[int, str, bool]:
-    """Read METADATA [FROM 'source'] [VIRTUAL] behind a column's type: where it begins, its source, whether it is read
-    alone; a comment may follow.
-    """
-    begin = at = first + 2 + pieces.words(first + 2, end - first - 2).index("METADATA")
-    source, is_virtual = pieces.tokens[first].text, False
-    at += 1
-    if pieces.words(at) == ["FROM"] and pieces.tokens[at + 1].token_type == TokenType.STRING:
-        source, at = pieces.tokens[at + 1].text, at + 2
-    if at < end and pieces.words(at) == ["VIRTUAL"]:
-        is_virtual, at = True, at + 1
-    if at < end and pieces.words(at) != ["COMMENT"]:
-        what = f"{pieces.text(begin, end)} is"
-        raise refusal(pieces.span(begin, end), what, "write METADATA FROM 'timestamp' VIRTUAL")
-    return begin, source, is_virtual
-
-
-def _watermark(pieces: StatementTokens, first: int, end: int) -> tuple[str, str]:
-    """The column, and the delay: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND."""
-    column = pieces.tokens[first + 2].text if end > first + 4 else ""
-    same = pieces.tokens[first + 4].text if end > first + 4 else ""
-    match = _DELAY.fullmatch(pieces.text(first + 5, end))
-    if not column or column != same or pieces.words(first + 3) != ["AS"] or match is None:
-        what = f"{pieces.text(first, end)} is"
-        fix = "write WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
-        raise refusal(pieces.span(first, end), what, fix)
-    delay = f"{match[1]} {match[2].lower()}" if match[1] else "0 seconds"
-    # For the error alone: a delay that is none is refused where it stands, not when the query starts.
-    milliseconds("WATERMARK", delay)
-    return column, delay
+def _check_named(clause: str, columns: Sequence[str], order: Sequence[str]) -> None:
+    """Raise UnknownColumnError for a column of a clause that the table does not declare."""
+    for column in columns:
+        if column not in order:
+            raise UnknownColumnError(f"{clause} names column {column!r}. {nearest(column, order)}")

@@ -13,16 +13,9 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Token, TokenType
 
 from aggloom.codegen.planner.scripts.create_table import CreatedTable, created_table
-from aggloom.codegen.planner.scripts.directives import (
-    apply_directives,
-    find_query_of_table,
-)
+from aggloom.codegen.planner.scripts.directives import apply_directives, find_query_of_table
 from aggloom.codegen.planner.scripts.lookup_ddl import is_only_asked, lookup_of, may_be_asked
-from aggloom.codegen.planner.scripts.sql_functions import (
-    SqlFunction,
-    expand_calls,
-    take_functions,
-)
+from aggloom.codegen.planner.scripts.sql_functions import SqlFunction, expand_calls, take_functions
 from aggloom.codegen.planner.scripts.statement_tokens import StatementTokens, blank
 from aggloom.codegen.planner.scripts.table_hints import apply_table_hints, take_table_hints
 from aggloom.codegen.spec.lookup_table import LookupTable
@@ -52,7 +45,7 @@ _VIEW_PROPERTIES = (
     *(exp.TemporaryProperty, exp.GlobalProperty, exp.MaterializedProperty),
     exp.SchemaCommentProperty,
 )
-# Flink's and Spark's words for how much is to be told; the plan here always tells all of it.
+# Flink's and Spark's words for how much EXPLAIN prints. The plan here always has all of it.
 _DETAILS = (
     *("PLAN", "FOR", "ESTIMATED_COST", "CHANGELOG_MODE", "PLAN_ADVICE", "JSON_EXECUTION_PLAN"),
     *("EXTENDED", "FORMATTED", "COST", "CODEGEN"),

@@ -19,12 +19,7 @@ from aggloom.codegen import mysql_arguments
 from aggloom.errors import AggloomError, CheckpointError, SinkError, SpecError
 from aggloom.masking import mask_values
 from aggloom.runtime.connectors.database.blocks import FEWEST, fit_blocks, write_blocks
-from aggloom.runtime.connectors.database.dialects import (
-    DRIVERS,
-    MARKS,
-    DatabaseDialect,
-    dialect_of,
-)
+from aggloom.runtime.connectors.database.dialects import DRIVERS, MARKS, DatabaseDialect, dialect_of
 from aggloom.runtime.connectors.database.mysql import MySqlTable, check_fit, read_table
 from aggloom.runtime.connectors.database.options import DatabaseOptions
 from aggloom.runtime.connectors.database.retries import NOTHING, PERHAPS, Retries, is_away

@@ -245,7 +245,7 @@ class DeltaLake:
         return len(table.history()) == table.version() + 1
 
     def _check_schema(self, version: int, text: str, now: Sequence[str]) -> None:
-        """Raise InputFormatError where a version has not the columns that are read, unless they came later.
+        """Raise InputFormatError where a version has not the columns that are read, unless they were added later.
 
         now: the columns that the table has in the end.
         """

@@ -130,7 +130,7 @@ class DeltaSink(LakeSink):
                 newest = table.history(most)
             for commit in newest:
                 if commit.get(_CHECKPOINT) == checkpoint:
-                    # History is the newest first: these RESTOREs came after the commit, and went to before it.
+                    # History is the newest first: these RESTOREs follow the commit, and return to a version before it.
                     if any(version < commit["version"] for version in restored):
                         raise CheckpointError(
                             f"{self.where}: it was restored to a version before batch {commit.get(_BATCH)} of this "
@@ -197,7 +197,7 @@ class DeltaSink(LakeSink):
         merger.when_not_matched_insert(sets, predicate="NOT s.gone").execute()
 
     def _properties(self, table: Any, note: CommitNote) -> Any:
-        """Properties committed beside the rows: no commit is tried again without a look at what came between."""
+        """Properties committed beside the rows: no commit is tried again without a look at the commits between."""
         library = _library()
         batch, digest, epoch = _names(note.checkpoint)
         now = (table.transaction_version(_EPOCH) or 0) + note.anew

@@ -56,7 +56,7 @@ class FileSource:
         return rows
 
     def close(self) -> None:
-        """Nothing is held."""
+        """There is nothing to close."""
 
     def _paths(self) -> list[str]:
         place, form = self._files.path, self._files.format

@@ -23,11 +23,7 @@ from aggloom.runtime.connectors.files.discovery import (
     which,
 )
 from aggloom.runtime.connectors.files.sink_log import LOG, read_committed
-from aggloom.runtime.formats.partitions import (
-    check_as_spark_reads,
-    read_partitions,
-    split_columns,
-)
+from aggloom.runtime.formats.partitions import check_as_spark_reads, read_partitions, split_columns
 from aggloom.runtime.spark.disk import local, on_this_disk
 from aggloom.runtime.spark.failures import explain_failure, translate_failures
 from aggloom.runtime.values.change_column import ChangeWords
@@ -58,14 +54,14 @@ def locate_files(spark: Any, path: Any, options: dict[str, Any]) -> tuple[str, d
                 f"read_changes: nothing matches {text!r}. To wait for files name their directory, with "
                 f"{NAMES} for their names."
             )
-        return whole(spark, text), options
+        return absolute_path(spark, text), options
     if not place.exists():
         raise SpecError(
             f"read_changes: there is no file or directory {text!r}.{suggest_sibling(place)}"
         )
     if place.is_dir():
         check_passed(place, **which(options))
-        return whole(spark, text), options
+        return absolute_path(spark, text), options
     if NAMES.lower() in map(str.lower, options):
         raise SpecError(f"read_changes: {text!r} is one file; leave {NAMES} out.")
     if is_hidden(place.name):
@@ -87,8 +83,8 @@ def locate_files(spark: Any, path: Any, options: dict[str, Any]) -> tuple[str, d
     return str(place.parent), {**options, NAMES: place.name}
 
 
-def whole(spark: Any, path: str | Path) -> str:
-    """A relative path as this process has it: Spark's stays where it was started, though os.chdir is called here."""
+def absolute_path(spark: Any, path: str | Path) -> str:
+    """Return a path relative to this process as an absolute one: an os.chdir here does not change Spark's directory."""
     text = str(path)
     place = local(text)
     if place is None or place.is_absolute() or not on_this_disk(spark, text):

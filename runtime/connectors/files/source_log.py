@@ -235,7 +235,7 @@ def check_files(checkpoint: str | Path, batch: int, ignore: bool) -> None:
 
 
 def ignores_missing(df: DataFrame) -> bool:
-    """Tell whether a DataFrame's session is told to pass over files that are gone."""
+    """Tell whether a DataFrame's session ignores files that are missing."""
     return str(df.sparkSession.conf.get(_IGNORE, "false")).lower() == "true"
 
 

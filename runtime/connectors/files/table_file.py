@@ -31,7 +31,7 @@ class TableFile:
     """Keeps the table that the changelog describes, in a file under the checkpoint.
 
     The file is replaced by a rename and names the batch it includes, so a batch that is repeated changes nothing.
-    in_order: whether a row of a key comes after the one that it replaces. If not, each row is retracted as it came.
+    in_order: whether a row of a key comes after the one that it replaces. If not, each row is retracted as it arrived.
     has_before: whether each row that is replaced is in the changelog, perhaps in an earlier batch (None: unknown).
     """
 
@@ -111,7 +111,7 @@ class TableFile:
                 last[identity] = position
             else:
                 last.pop(identity, None)
-        # By position: rows keep the order in which they came, whichever key was written over.
+        # By position: rows keep the order in which they arrived, whichever key was written over.
         return rows.take(pa.array(sorted(last.values()), pa.int64()))
 
 

@@ -98,7 +98,7 @@ def iceberg_columns(table: Any, where: str) -> pa.Schema:
 
 
 def tried_once(table: Any) -> Any:
-    """The table, whose commits are not tried again by the library without a look at what came between.
+    """The table, whose commits are not tried again by the library without a look at the commits between.
 
     That is said to this object alone; the table's own properties stay as they are.
     """

@@ -94,8 +94,9 @@ class KafkaSource:
             self._check_transactions(self.transaction_topic, where)
 
     def with_transaction_topic(self) -> KafkaSource:
-        """The source, with the topic of its transactions as one more topic."""
-        assert self.transaction_topic is not None
+        """The source, with the topic of its transactions, if it has one, as one more topic."""
+        if self.transaction_topic is None:
+            return self
         return replace(self, topic=tuple(dict.fromkeys((*self.topics, self.transaction_topic))))
 
     def _check_transactions(self, topic: str, where: str) -> None:

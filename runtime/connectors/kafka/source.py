@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -101,49 +101,87 @@ def read_kafka(
         properties=properties,
     )
     source.check("read_kafka")
-    marks = None
-    read_topics = source.topics
-    if transaction_topic is not None:
-        marks = TransactionMarks(format, options.get("registry"), "read_kafka")
-        read_topics = source.with_transaction_topic().topics
-    about = Topics(servers, read_topics, pattern, lost_data == "error", dict(properties or {}))
-    # Decided anew at each start: a checkpoint does not say who has read.
-    by_connector = find_connector_reason(source, "read_kafka", is_cluster=not is_local(spark))
-    if by_connector is None:
-        zone = options.pop("zone", None) or session_zone(spark)
-        settings: dict[str, Any] = {"zone": zone, "metadata": metadata, **options}
-        reading = decoder(format, schema, keys, unreadable, **settings)
-        table = side_table(side, reading, reading.unreadable)
-        if table is not None:
-            check_shared(spark, "side table", table.directory)
-        names = (
-            [*to_schema(schema).names, *reading.columns.names]
-            if metadata
-            else reading.columns.names
-        )
-        topic_table = TopicTable(source, reading, table, tuple(dict.fromkeys(names)), marks)
-        changes = read_table(spark, topic_table, "read_kafka")
-        joint = source if marks is None else source.with_transaction_topic()
-        return remember_topics(changes, replace(about, source=joint))
-    _log.info("read_kafka: %s: Spark's connector reads it: %s", topic, by_connector)
-    reader = (
-        (spark.readStream if streaming else spark.read)
-        .format("kafka")
-        .options(**_spark_options(source), includeHeaders="headers" in (metadata or {}).values())
-    )
-    with _with_connector():
-        messages = reader.load()
-    frame = read_messages(
-        messages,
-        format,
-        schema,
-        keys,
+    messages = _MessageOptions(
+        format=format,
+        schema=schema,
+        keys=keys,
         unreadable=unreadable,
         side=side,
         metadata=metadata,
-        **options,
+        options=options,
     )
-    return remember_topics(frame, about)
+    # Decided anew at each start: a checkpoint does not say who has read.
+    by_connector = find_connector_reason(source, "read_kafka", is_cluster=not is_local(spark))
+    if by_connector is None:
+        return _read_in_workers(spark, source, messages)
+    _log.info("read_kafka: %s: Spark's connector reads it: %s", topic, by_connector)
+    return _read_by_connector(spark, source, messages)
+
+
+class _MessageOptions(NamedTuple):
+    """The arguments of `read_kafka` that say what messages contain."""
+
+    format: str
+    schema: SchemaLike
+    keys: str | Sequence[str] | None
+    unreadable: str
+    side: str | Path | None
+    metadata: Mapping[str, str] | None
+    options: dict[str, Any]
+
+
+def _read_in_workers(
+    spark: SparkSession, source: KafkaSource, messages: _MessageOptions
+) -> DataFrame:
+    """Return the changes of topics that Python's workers read with librdkafka."""
+    format, schema, keys, unreadable, side, metadata, options = messages
+    marks = None
+    if source.transaction_topic is not None:
+        marks = TransactionMarks(format, options.get("registry"), "read_kafka")
+    zone = options.pop("zone", None) or session_zone(spark)
+    settings: dict[str, Any] = {"zone": zone, "metadata": metadata, **options}
+    reading = decoder(format, schema, keys, unreadable, **settings)
+    table = side_table(side, reading, reading.unreadable)
+    if table is not None:
+        check_shared(spark, "side table", table.directory)
+    # With metadata the schema has columns that the reading has not.
+    names = [*to_schema(schema).names] if metadata else []
+    names = list(dict.fromkeys([*names, *reading.columns.names]))
+    changes = read_table(
+        spark, TopicTable(source, reading, table, tuple(names), marks), "read_kafka"
+    )
+    return remember_topics(
+        changes, replace(_topics_of(source), source=source.with_transaction_topic())
+    )
+
+
+def _read_by_connector(
+    spark: SparkSession, source: KafkaSource, messages: _MessageOptions
+) -> DataFrame:
+    """Return the changes of topics that Spark's connector reads."""
+    headers = "headers" in (messages.metadata or {}).values()
+    reader = (spark.readStream if source.streaming else spark.read).format("kafka")
+    reader = reader.options(**_spark_options(source), includeHeaders=headers)
+    with _with_connector():
+        rows = reader.load()
+    frame = read_messages(
+        rows,
+        messages.format,
+        messages.schema,
+        messages.keys,
+        unreadable=messages.unreadable,
+        side=messages.side,
+        metadata=messages.metadata,
+        **messages.options,
+    )
+    return remember_topics(frame, _topics_of(source))
+
+
+def _topics_of(source: KafkaSource) -> Topics:
+    """Return the topics that a checkpoint is compared with, that of transactions among them."""
+    names = source.with_transaction_topic().topics
+    is_strict, properties = source.lost_data == "error", dict(source.properties or {})
+    return Topics(source.servers, names, source.pattern, is_strict, properties)
 
 
 def _spark_options(source: KafkaSource) -> dict[str, Any]:

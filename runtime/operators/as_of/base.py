@@ -83,7 +83,7 @@ class AsOfOperator(KeyedRows[AsOfState]):
         return has_values(batch, (n for n, safe in enumerate(self.spec.null_safe) if not safe))
 
     def _nearest(self, ids: RowIdArray) -> Array:
-        """The row of the right that each row of the left finds, or -1: of several with one time the last that came."""
+        """The row of the right that each row of the left finds, or -1: of several with one time the last to arrive."""
         left, right = self.state.sides
         slots = left.slots_of(ids)
         arrays = left.rows.arrays

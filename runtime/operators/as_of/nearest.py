@@ -1,6 +1,6 @@
 """ASOF JOIN over changes of both sides: a row of the right that comes or goes corrects the rows that used it.
 
-A bundle is brought into the sorted rows of its keys. Of the left's rows those are looked at that came, and those from
+A bundle is brought into the sorted rows of its keys. The new rows of the left are looked at, and those from
 a time of the right that was touched to the next one; what differs from what was emitted for them is emitted.
 """
 
@@ -27,7 +27,7 @@ _NONE = np.zeros(0, np.int64)
 
 
 class SideChanges(NamedTuple):
-    """The rows of a side that came with a bundle, those that went with it, and the slots of both."""
+    """The rows of a side that a bundle inserts, those that it removes, and the slots of both."""
 
     inserted: Array = _NONE  # int64[inserted]
     gone: Array = _NONE  # int64[gone]
@@ -102,7 +102,7 @@ class NearestOperator(AsOfOperator, JoinStep):
         numbers = self.state.match_numbers
         inserted = np.zeros(len(numbers), np.bool_)
         inserted[lefts.inserted] = True
-        # Rows that came, and rows that may find another one now.
+        # Inserted rows, and rows that may find another one now.
         looked = np.unique(np.concatenate([lefts.inserted, self._find_reached_rows(rights)]))
         old, new, fresh = numbers[looked] - 1, self._nearest(looked), inserted[looked]
         differs = fresh | (old != new)

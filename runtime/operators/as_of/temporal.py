@@ -1,4 +1,4 @@
-"""Temporal join: each row of the left leaves once, with the version of the right that held at its time.
+"""Temporal join: each row of the left leaves once, with the version of the right that was valid at its time.
 
 Rows of the left wait for the watermark. Every change of the right is a version of its key from its time on: an
 insertion or the new half of an update is a row, a deletion says that there is none. Of the versions at or before the

@@ -20,12 +20,7 @@ from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.storage.arena import Arena, Array
 from aggloom.runtime.storage.pool import Pool
-from aggloom.runtime.values.changelog import (
-    INSERT,
-    UPDATE_AFTER,
-    Kinds,
-    is_retraction,
-)
+from aggloom.runtime.values.changelog import INSERT, UPDATE_AFTER, Kinds, is_retraction
 from aggloom.runtime.values.clock import Clock
 
 

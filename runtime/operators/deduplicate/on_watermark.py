@@ -192,7 +192,7 @@ class WaitingDeduplicateOperator(KeyedRowsOperator[DeduplicateState], ClockedSte
         return rows, np.full(rows.num_rows, INSERT, np.int8)
 
     def _drop_late(self, batch: pa.RecordBatch, kinds: Kinds, late: Array) -> None:
-        """Count the rows that came too late, and keep them if they are asked for."""
+        """Count the rows that arrived too late, and keep them if they are asked for."""
         count = int(late.sum())
         self.counters["late_dropped"] += count
         if count and self._hands_out:

@@ -37,9 +37,9 @@ def _group(slots: Array, numbers: Array, touched: Array, groups: Array) -> int:
 
 
 class DeduplicateState(RowState):
-    """The keys that came, when each was written, and its row.
+    """The stored keys, when each was written, and its row.
 
-    holds: whether rows are kept; without them a key that came has row EMITTED. times: the numbers that are kept for
+    holds: whether rows are kept; without them a stored key has row EMITTED. times: the numbers that are kept for
     each key besides, by name. directory: where the arena's arrays are mapped, created or reopened; None keeps them on
     the heap.
     """

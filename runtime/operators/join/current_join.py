@@ -1,4 +1,4 @@
-"""The operator of a CurrentJoin: a Join whose rows of the left are forgotten with the bundle that they came in."""
+"""The operator of a CurrentJoin: a Join whose rows of the left are forgotten with the bundle that they arrived in."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class IntervalJoinOperator(TimedJoinOperator):
         self._next = self._first_due()
 
     def contents(self) -> Rows:
-        """The joined rows of what is held; no row where each is emitted once, since it has been."""
+        """The joined rows of the stored ones; none where each row is emitted once, because it was emitted."""
         return no_rows(self.schema) if self.spec.once else super().contents()
 
     def _read_joined(self, slots: SlotArray) -> Rows:

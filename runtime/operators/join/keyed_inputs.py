@@ -170,7 +170,7 @@ class Joining(KeyedRows[JoinState], JoinStep):
         # The row may come later in this bundle.
         early = np.zeros(len(changes.slots), np.bool_)
         early[orphans] = True
-        # Orphans behind all others: each of them may find what came after it.
+        # Orphans behind all others: each of them may find a row that arrived after it.
         order = np.concatenate([np.flatnonzero(~early), orphans])
         changes, retracts = changes.some(order), retracts[order]
         net = side.net(changes.slots, changes.rows, retracts)

@@ -182,7 +182,7 @@ class Matcher:
         keeps_degrees = side.settings.keeps_degrees
         degree = side.bag.arrays.degree
         there, comes = items.before > 0, items.after > 0
-        # Where there is none, any row will do: items that are absent are not told.
+        # Where there is none, any row will do: absent items are not emitted.
         old, new = np.where(there, items.old, 0), np.where(comes, items.new, 0)
         met_before = degree[old].astype(np.int64) if keeps_degrees else was[old]
         met_after = now[new]
@@ -226,7 +226,7 @@ class Matcher:
             return
         sign = np.where(now[turned] != semi, 1, -1)
         for positions, ids in side.bag.walk(slots[turned], _CHUNK):
-            # Those that have changed were told with the items.
+            # Those that have changed were emitted with the items.
             unchanged = mark[ids] <= 0
             ids, signs = ids[unchanged], sign[positions[unchanged]]
             yield ids, side.bag.arrays.count[ids] * signs

@@ -47,7 +47,7 @@ J = TypeVar("J", bound=JoinedRows)
 
 
 class OutputSettings(Protocol):
-    """The rows that leave: their columns, those by which an update is told, and whether its old half is."""
+    """The emitted rows: their columns, the unique key that pairs the halves of an update, whether -U is emitted."""
 
     @property
     def columns(self) -> tuple[str, ...]: ...
@@ -63,7 +63,7 @@ class OutputSettings(Protocol):
 
 
 class JoinOutput:
-    """Tells which joined rows go and come, in the columns that leave."""
+    """The changes of joined rows, in the emitted columns."""
 
     def __init__(self, settings: OutputSettings, state: Stored) -> None:
         self.settings, self.state = settings, state
@@ -72,14 +72,14 @@ class JoinOutput:
         self._key = None if key is None else self._places(key)
 
     def net(self, rows: JoinedRows) -> Rows:
-        """The messages by which a reader comes to what is now: first what goes, then what changes, then what comes."""
+        """Return the changes that bring a reader up to date: deletions, then updates, then insertions."""
         return self.messages(*self.find_changes(rows))
 
     def find_changes(self, rows: J) -> tuple[J, Kinds]:
-        """As net, as the stored rows that messages are made of."""
+        """Return the changes of net as stored rows and kinds, without their columns."""
         weight = rows.weight
         if not len(weight) or weight.min() > 0:
-            # Rows that only come have nothing to replace and cannot cancel each other.
+            # Insertions alone replace nothing and cannot cancel each other.
             return rows, np.full(len(weight), INSERT, np.int8)
         partner = self._by_key(rows)
         if partner is None:
@@ -88,7 +88,7 @@ class JoinOutput:
         else:
             same = (partner >= 0) & ~self._differ(self._shown, rows, partner)
             if same.any():
-                # The partners' places among the rows that are left.
+                # The places of the partners among the remaining rows.
                 places = np.cumsum(~same) - 1
                 partner = np.where(partner >= 0, places[partner], -1)[~same]
                 rows = rows.some(~same)
@@ -100,7 +100,7 @@ class JoinOutput:
         return rows.some(order), kinds[order]
 
     def messages(self, rows: JoinedRows, kinds: Kinds) -> Rows:
-        """Joined rows as they leave, each as often as its weight says."""
+        """Return the emitted changes of joined rows, each as often as its weight says."""
         if not len(rows.weight):
             return no_rows(self.settings.result)
         ids, times = rows.ids, np.abs(rows.weight)
@@ -118,7 +118,7 @@ class JoinOutput:
         return pa.RecordBatch.from_arrays(arrays, schema=self.settings.result), kinds
 
     def cancel_rows(self, rows: J) -> J:
-        """The rows that do not go as often as they come."""
+        """Return the rows whose insertions and deletions do not cancel, with their net weights."""
         if not len(rows.weight) or rows.weight.max() < 0:
             return rows
         groups, firsts = self._number_rows(rows, self._shown)
@@ -128,18 +128,18 @@ class JoinOutput:
         return rows.some(firsts[there]).with_weight(total[there])
 
     def _by_key(self, rows: JoinedRows) -> Array | None:
-        """As `_partners` at once, where each key has one row that goes and one that comes at most; else None."""
+        """Return the partners if each key has at most one deleted and one inserted row; else None."""
         if self._key is None or np.abs(rows.weight).max() > 1:
             return None
         groups, firsts = self._number_rows(rows, self._key)
         sides = 2 * groups + (rows.weight > 0)
         if np.bincount(sides, minlength=2 * len(firsts)).max() > 1:
-            # Two rows of a key on one side: some of them may cancel, which has to be seen first.
+            # Two rows of a key on one side: some of them may cancel, which must happen first.
             return None
         return _pairs(groups, firsts, rows.weight)
 
     def _partners(self, rows: JoinedRows) -> Array:
-        """Return for each row the one of its key that it replaces or that replaces it, or -1."""
+        """Return for each row the row of its key that it replaces or that replaces it, or -1."""
         if self._key is None:
             return np.full(len(rows.weight), -1, np.int64)
         groups, firsts = self._number_rows(rows, self._key)
@@ -159,7 +159,7 @@ class JoinOutput:
             other = self._differ(columns, rows, firsts[groups])
             if not other.any():
                 return groups, firsts[:count]
-            # Different rows with one hash; those that are like the first of them keep it.
+            # Different rows with one hash: those equal to the first of them keep it.
             hashes[other] += 1
 
     def _differ(self, columns: Columns, rows: JoinedRows, others: Array) -> Array:

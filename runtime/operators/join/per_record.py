@@ -125,7 +125,7 @@ class OneByOne:
         """Changes of one side, no two of which see each other."""
         side = self.state.sides[which]
         changes_of_side, changes = self._cancel_debts(which, changes_of_side, changes)
-        # What is told is the row that came, whatever is stored.
+        # The row that arrived is emitted, whatever is stored.
         stored_rows = side.bag.rows.insert(changes_of_side.rows)
         side.bag.fit()
         self._gone[which].append(stored_rows)
@@ -143,7 +143,7 @@ class OneByOne:
     def _replace(
         self, step: _Step, changes_of_side: EncodedChanges, met: _Matches, sums: Array
     ) -> _Matches:
-        """Replace rows for those that came without them: the old one no longer meets what the new one does not meet.
+        """Replace rows for those that arrived without them: the old one no longer meets what the new one does not meet.
 
         Returns the pairs, of which those that both rows make are known to the other side.
         """

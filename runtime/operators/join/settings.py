@@ -97,12 +97,12 @@ class JoinedSettings(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class JoinSettings:
-    """Which rows a Join pairs, and how it tells.
+    """The rows that a Join pairs, and the changes that it emits.
 
     keys: how many of the first columns of both sides must agree; null_safe: of each, whether NULL equals NULL.
-    condition: over the columns of both. columns: those that leave. output_key: the columns by which an update is told.
-    left_key, right_key: the columns by which the rows of a side are told apart, None: all of them. only_added: of each
-    side, whether its rows are never retracted.
+    condition: over the columns of both. columns: the emitted ones. output_key: the unique key of the output: it pairs
+    the halves of an update. left_key, right_key: the columns that identify the rows of a side, None: all of
+    them. only_added: of each side, whether its rows are never retracted.
     """
 
     left: pa.Schema
@@ -186,7 +186,7 @@ class JoinSettings:
         read = {*self.stored_columns, *(known or ())}
         stored_names = tuple(name for name in schema.names if name in read)
         ttl = self.ttls[which]
-        # What was forgotten of the other side has still been told.
+        # Rows that the state has forgotten of the other side were emitted before.
         lasting = self.per_record or self.ttls[1 - which] > 0
         several = others is None or not set(others) <= set(other.names[: self.keys])
         degrees = alone and (lasting or (self.condition is not None and several))

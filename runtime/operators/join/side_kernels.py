@@ -64,7 +64,7 @@ def follow(
 ) -> int:
     """Take changes one after the other: how often each row is there then, and its last insertion; how many orphans.
 
-    count: how often each row is there before. last: -1 by row. orphans: the changes that take back what is not there.
+    count: how often each row is there before. last: -1 by row. orphans: the retractions of rows that are not there.
     """
     stray = 0
     for r in range(len(groups)):

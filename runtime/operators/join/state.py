@@ -20,7 +20,7 @@ from aggloom.runtime.storage.pool import Pool
 class JoinState(RowState):
     """Keys, when each side of each was written, its rows.
 
-    owed: of each side the rows that were retracted before they came, if that is remembered. directory: where the
+    owed: of each side the rows that were retracted before they arrived, if that is remembered. directory: where the
     arena's arrays are mapped.
     """
 

@@ -47,7 +47,7 @@ class TimedSettings(JoinSettings):
 
     @cached_property
     def sides(self) -> tuple[SideSettings, SideSettings]:
-        # What has left has still been told; in windows all is told at once.
+        # Rows that have left the state were emitted before. Windows emit all rows at once.
         left, right = (
             replace(side, keeps_degrees=side.alone and self.bounds is not None)
             for side in super().sides

@@ -39,7 +39,7 @@ class WindowJoinOperator(TimedJoinOperator):
         touched = self.state.distinct(*(each.slots for each in changes_by_side))
         for which, rows in enumerate(changes_by_side):
             side = self.state.sides[which]
-            # Nothing is told before the window is over, so that rows that are gone can be freed at once.
+            # Nothing is emitted before the window is over, so that retracted rows can be freed at once.
             side.free(side.store(self._net(which, rows)))
         self._next = min(self._next, int(self._ends(touched).min(initial=AFTER_ALL)))
         self.state.leave(touched)
@@ -52,7 +52,7 @@ class WindowJoinOperator(TimedJoinOperator):
         ends = self._ends(used)
         over = ends <= self.now
         self._next = int(ends[~over].min(initial=AFTER_ALL))
-        # Windows in the order of their ends; those with the same end as their slots came.
+        # Windows in the order of their ends; those with the same end as their slots arrived.
         slots = used[over][np.argsort(ends[over], kind="stable")]
         if not len(slots):
             return no_rows(self.schema)

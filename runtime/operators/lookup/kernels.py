@@ -20,11 +20,11 @@ def follow(
     top: Array,
     stray: Array,
 ) -> int:
-    """Take changes as they stand; return how many take back what is not there: their numbers are in `stray`.
+    """Apply changes in their order; return the number of orphan retractions: their numbers are in `stray`.
 
-    By key: depth, how many arrivals are stored; debts, how many rows were taken back before they came; removals, how
-    many stored arrivals go, the latest first; top, the last change that came and stays, or -1. By change: stays,
-    whether it came and stays; under, the one below it.
+    By key: depth, how many arrivals are stored; debts, how many rows were retracted before they arrived; removals, how
+    many stored arrivals go, the latest first; top, the last insertion that stays, or -1. By change: stays,
+    whether it is an insertion that stays; under, the one below it.
     """
     orphan_count = 0
     for r in range(len(groups)):

@@ -1,4 +1,4 @@
-"""The state of a lookup join over changes: rows by their key, and what each got when it came."""
+"""The state of a lookup join over changes: rows by their key, and what each got when it arrived."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class LookupState(RowState):
 
     @property
     def debts(self) -> Array:
-        """Number of rows of each slot that were retracted before they came."""
+        """Number of rows of each slot that were retracted before they arrived."""
         return self.arena.array("debts", 0, "i8")
 
     @property

@@ -1,9 +1,9 @@
 """MATCH_RECOGNIZE over changes: what a change touches is matched again, and the difference is emitted.
 
-All rows of a key are kept, and by row how far the search had looked when it came there. A change among rows that were
-matched leads to the first search that looked at its place. From there on matches are sought again, until the search
-comes, behind all that changed, to a place where it was before. The matches that stood there are not kept: they are
-found again in the rows as they were.
+All rows of a key are kept, and by row how far the search had looked when it reached the row. A change among matched
+rows leads to the first search that looked at its place. Matches are sought again from there, until the search reaches
+a place, behind all changed rows, where an earlier search began. The old matches are not stored: they are found again
+in the rows as they were.
 """
 
 from __future__ import annotations
@@ -23,13 +23,7 @@ from aggloom.runtime.operators.match.settings import MatchSettings
 from aggloom.runtime.operators.row_changes import AppliedRows, SlotChanges, apply_changes
 from aggloom.runtime.operators.steps import Rows, concat_changes
 from aggloom.runtime.operators.timed_rows import TimedRows
-from aggloom.runtime.storage.arena import (
-    Array,
-    FlagArray,
-    NumberArray,
-    RowIdArray,
-    SlotArray,
-)
+from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray, RowIdArray, SlotArray
 from aggloom.runtime.storage.audit import corrupt_snapshot
 from aggloom.runtime.values.changelog import DELETE, INSERT, is_retraction
 from aggloom.runtime.values.clock import BEFORE_ALL, Clock
@@ -46,7 +40,7 @@ class _Touched(NamedTuple):
     """Keys of which matched rows change; places are those of rows among the key's.
 
     starts: where the search begins again. floors: the first row that is read. ids: the rows from there on as they were,
-    key by key; numbers: the key of each. settled: the place behind the last change. shifts: how many rows more there
+    key by key; numbers: the key of each. unchanged: the place behind the last change. shifts: how many rows more there
     are before it now.
     """
 
@@ -55,7 +49,7 @@ class _Touched(NamedTuple):
     floors: Array  # int64[keys]
     numbers: Array  # int64[rows]
     ids: Array  # int64[rows]
-    settled: Array  # int64[keys]
+    unchanged: Array  # int64[keys]
     shifts: Array  # int64[keys]
 
     def some(self, which: FlagArray) -> _Touched:
@@ -68,7 +62,7 @@ class _Touched(NamedTuple):
             floors=self.floors[which],
             numbers=renumbered[self.numbers[rows]],
             ids=self.ids[rows],
-            settled=self.settled[which],
+            unchanged=self.unchanged[which],
             shifts=self.shifts[which],
         )
 
@@ -128,7 +122,7 @@ class CorrectingMatchOperator(MatchOperator):
         np.minimum.at(state.number("due"), slots[~matched], due[~matched])
         state.table.stamps("written")[slots] = clock.processing
         self._gone, self._left = applied.gone, np.unique(slots[retracts])
-        self._touched = self._settle(touched, slots, matched, applied)
+        self._touched = self._locate_changes(touched, slots, matched, applied)
 
     def emit_due(self, now: int) -> Rows:
         """The matches that stand no more and those that are new, each in order of their last rows."""
@@ -169,7 +163,7 @@ class CorrectingMatchOperator(MatchOperator):
         floors = self._floors(starts)
         numbers, ids = rows.collect_between(every, floors, rows.sizes(every)[0])
         none = np.zeros(len(every), np.int64)
-        return _Touched(every, starts, floors, numbers, ids, settled=none, shifts=none)
+        return _Touched(every, starts, floors, numbers, ids, unchanged=none, shifts=none)
 
     def _first_search(self, slots: SlotArray, changed: NumberArray) -> Array:
         """The place by key of the first search that has looked at a place, or of the next search (int64[n])."""
@@ -184,14 +178,14 @@ class CorrectingMatchOperator(MatchOperator):
             low[some[~saw]] = middle[~saw] + 1
         return low
 
-    def _settle(
+    def _locate_changes(
         self, touched: _Touched, slots: SlotArray, matched: FlagArray, applied: AppliedRows
     ) -> _Touched | None:
-        """The keys of which rows came or went that were matched before, now that this is done; None: there is none."""
-        # A row that came and went in one bundle was in nobody's way.
+        """The keys whose matched rows the applied changes have changed; None: there is none."""
+        # A row that was inserted and removed in one bundle changes no match.
         brief = np.intersect1d(applied.inserted, applied.gone)
         count = len(touched.slots)
-        settled, shifts = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        unchanged, shifts = np.zeros(count, np.int64), np.zeros(count, np.int64)
         changes = np.zeros(count, np.int64)
         for ids, places, step in (
             (applied.inserted, applied.inserted_by, 1),
@@ -199,10 +193,10 @@ class CorrectingMatchOperator(MatchOperator):
         ):
             counts = matched[places] & ~np.isin(ids, brief)
             ids, own = ids[counts], np.searchsorted(touched.slots, slots[places[counts]])
-            np.maximum.at(settled, own, self.state.sorted.positions(ids) + (step > 0))
+            np.maximum.at(unchanged, own, self.state.sorted.positions(ids) + (step > 0))
             np.add.at(shifts, own, step)
             np.add.at(changes, own, 1)
-        changed = touched._replace(settled=settled, shifts=shifts).some(changes > 0)
+        changed = touched._replace(unchanged=unchanged, shifts=shifts).some(changes > 0)
         return changed if len(changed.slots) else None
 
     def _correct(self, touched: _Touched) -> Rows:
@@ -224,18 +218,18 @@ class CorrectingMatchOperator(MatchOperator):
         """Search keys again in the rows as they are, as far as some rows behind the changes: which have to see more."""
         slots, floors = touched.slots, touched.floors
         sizes = self.state.sorted.sizes(slots)[0]
-        settled = touched.settled + self.spec.reach
-        ends = np.minimum(settled + room, sizes)
+        unchanged = touched.unchanged + self.spec.reach
+        ends = np.minimum(unchanged + room, sizes)
         numbers, ids = self.state.sorted.collect_between(slots, floors, ends)
         rows = self._stretches(slots, numbers, ids, touched.starts - floors, self._now)
         cut, every = ends < sizes, rows.stretches
         # Where the numbers of matches are shown, all that follows is another match.
-        goals = every.starts + settled - floors
+        goals = every.starts + unchanged - floors
         every = every._replace(
             # Behind a cut there are more rows.
             known=np.where(cut, BEFORE_ALL, every.known),
             ended=every.ended & ~cut,
-            settled=np.full(len(slots), _FAR) if self.spec.counts_matches else goals,
+            unchanged=np.full(len(slots), _FAR) if self.spec.counts_matches else goals,
         )
         rows = rows._replace(stretches=every)
         matches = self._search(rows)

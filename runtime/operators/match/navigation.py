@@ -38,7 +38,7 @@ class KeyStretches(NamedTuple):
 
     marks: by row how it was searched: twice the number of rows from there on that searches up to it have looked at, and
     1 if one began there; none: that is not noted. looked: the row behind the last one that searches have looked at.
-    settled: from this row on all is as it was; a search that comes to a row at which one began, and has looked no
+    unchanged: from this row on all is as it was; a search that comes to a row at which one began, and has looked no
     further than those did, has met them (met), and ends.
     """
 
@@ -52,7 +52,7 @@ class KeyStretches(NamedTuple):
     until: Array  # int64[keys]
     marks: Array  # int64[rows]
     looked: Array  # int64[keys]
-    settled: Array  # int64[keys]
+    unchanged: Array  # int64[keys]
     met: Array  # bool[keys]
 
 

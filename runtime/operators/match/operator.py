@@ -192,7 +192,7 @@ class MatchOperator(TimedRowsOperator):
             until=stops,
             marks=np.zeros(0, np.int64),
             looked=starts.copy(),
-            settled=stops,
+            unchanged=stops,
             met=np.zeros(keys, np.bool_),
         )
         return SortedStretches(slots, batch, ids, due, coming, stretches)

@@ -12,12 +12,7 @@ from aggloom.runtime.operators.join.match_kernels import chain_items
 from aggloom.runtime.operators.join.matches import TooManyMatches
 from aggloom.runtime.operators.join.side import BundleItems, Items
 from aggloom.runtime.operators.join.state import JoinState
-from aggloom.runtime.operators.multi_join.delta_kernels import (
-    AFTER,
-    BEFORE,
-    meet_items,
-    meet_rows,
-)
+from aggloom.runtime.operators.multi_join.delta_kernels import AFTER, BEFORE, meet_items, meet_rows
 from aggloom.runtime.operators.multi_join.settings import MultiJoinSettings
 from aggloom.runtime.storage.arena import Array, NumberArray, SelectionArray, SlotArray
 
@@ -238,11 +233,11 @@ class Deltas:
             # With a condition, a row whose matches turned may still have one among the rows that did not change.
             turned = np.flatnonzero(had != has)
             doubtful = rows.some(turned)
-            settled = np.zeros(len(turned), np.bool_)
+            matched = np.zeros(len(turned), np.bool_)
             for at, ids, counts in self._match_rows(doubtful, which, view, False, unchanged=True):
                 holds = condition.holds(self.state.sides, *doubtful.extend(at, ids, counts).ids)
-                settled[at[holds]] = True
-            turned = turned[~settled]
+                matched[at[holds]] = True
+            turned = turned[~matched]
             gone = had[turned]
         if len(turned):
             yield rows.pad(turned, np.where(gone, 1, -1))

@@ -17,13 +17,7 @@ from aggloom.runtime.operators.multi_join.deltas import Combined, Deltas
 from aggloom.runtime.operators.multi_join.settings import MultiJoinSettings
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.storage.arena import Array, SlotArray
-from aggloom.runtime.values.changelog import (
-    DELETE,
-    INSERT,
-    UPDATE_BEFORE,
-    Kinds,
-    is_retraction,
-)
+from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_BEFORE, Kinds, is_retraction
 
 
 class MultiJoinOperator(Joining):

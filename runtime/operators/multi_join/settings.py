@@ -87,7 +87,7 @@ class MultiJoinSettings:
 
     @cached_property
     def sides(self) -> tuple[SideSettings, ...]:
-        """The way in which the rows of each input are held."""
+        """The form in which the rows of each input are stored."""
         return tuple(self._side(which) for which in range(len(self.tables)))
 
     @cached_property

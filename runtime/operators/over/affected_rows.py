@@ -1,4 +1,4 @@
-"""The reach of changes: which rows have to be computed anew where some came and some went."""
+"""The reach of changes: which rows have to be computed again after rows were inserted and removed."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _frame(call: ColumnCall) -> FrameClause:
 
 
 def _reach_count(call: ColumnCall, standing: Standing, places: Array, balance: Balance) -> Lines:
-    """The rows that are counted anew: all that follow, but where as many went as came only those between them."""
+    """The rows that are counted again: all that follow, or, if as many were added as removed, those between."""
     sizes = standing.sizes[0]
     balanced = (balance.keys if call.function == "DENSE_RANK" else balance.rows)[places]
     starts = standing.first

@@ -158,7 +158,7 @@ def _stop(standing: Standing, frame: FrameClause, bound: Bound) -> Array:
 
 
 def touched_lines(standing: Standing, frame: FrameClause, inserted: FlagArray) -> Lines:
-    """The rows whose frames have changed where these came, or went; positions are those of now."""
+    """The rows whose frames these inserted or removed rows change; positions are the current ones."""
     first, last = frame.start, frame.end
     if frame.rows or frame.groups:
         # Rows, or groups, between a frame and its row shift it, too.

@@ -1,4 +1,4 @@
-"""Aggregates over frames with a hole around the row: what EXCLUDE leaves out is taken back, and put back afterwards.
+"""Aggregates over frames with a hole around the row: what EXCLUDE leaves out is retracted, and added again afterwards.
 
 Functions by arrival and those that take no row back are computed anew for each row, over what its frame leaves.
 """
@@ -57,7 +57,7 @@ def _steps(
         if fresh:
             first = last = start
         # What the row before has left out comes back, then the frame moves on, then this row's hole is made. Rows of
-        # all three are laid out in this order, each as (from, until, whether they are taken back, which one is passed).
+        # all three are laid out in this order, each as (from, until, whether they are retracted, which one is passed).
         for part in range(4):
             low, high, takes, passed = np.int64(0), np.int64(0), False, np.int64(-1)
             if part == 0 and not fresh:

@@ -1,7 +1,7 @@
-"""Over changes: the values of window functions over rows that come and go.
+"""Over changes: the values of window functions over rows that are inserted and retracted.
 
-A bundle is brought into the sorted rows of its keys. Rows whose frames it has touched are computed anew, and what
-differs from what was told of them is told.
+A bundle is applied to the sorted rows of its keys. The values of rows whose frames it changes are computed again, and
+those that differ from the last emitted values are emitted.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class OverOperator(SortedByKey[OrderedRowsState], KeyedStep):
     """One bucket's operator; its first columns are the key. See OverSettings for its settings.
 
     Per record every row acts at once, as in Flink; else a bundle brings the net difference. Rows with the same sort key
-    stand as they came.
+    stand as they arrived.
     """
 
     keeps_calls = "it has emitted the values of its calls"
@@ -108,7 +108,7 @@ class OverOperator(SortedByKey[OrderedRowsState], KeyedStep):
             changes = run_in_rounds(slots, bundle)
         else:
             changes, _ = self._bundle(batch, slots, kinds, clock.processing)
-        # Insertions leave no key without rows, unless they make debts good.
+        # Insertions leave no key without rows, unless they pay debts.
         if is_retraction(kinds).any() or self.state.debts is not None:
             self._leave(np.unique(slots))
         self.state.tidy()
@@ -136,7 +136,7 @@ class OverOperator(SortedByKey[OrderedRowsState], KeyedStep):
     def _bundle(
         self, batch: pa.RecordBatch, slots: SlotArray, kinds: Kinds, now: int
     ) -> tuple[Rows, Array]:
-        """Rows together: the changes that they bring, and by change the first row of its key."""
+        """Apply rows together; return their changes, and by change the first row of its key."""
         state = self.state
         touched, firsts, rows, places = group_rows(slots, state.table.capacity)
         bundle = SlotChanges(
@@ -146,7 +146,7 @@ class OverOperator(SortedByKey[OrderedRowsState], KeyedStep):
         ledger = self._ledger(self.spec.on_orphan_retraction)
         inserted, inserted_by, deleted, deleted_by = apply_changes(state.sorted, bundle, ledger)
         state.fit_rows()
-        # A row may go in the bundle in which it inserted: nothing was told of it.
+        # A row may be removed in the bundle that inserted it: it was never emitted.
         brief = deleted[state.value_numbers[deleted] == 0]
         if len(brief):
             stays = ~np.isin(inserted, brief)
@@ -155,8 +155,8 @@ class OverOperator(SortedByKey[OrderedRowsState], KeyedStep):
         owners = places[np.concatenate([inserted_by, deleted_by])]
         changed = self._find_changes(keys, inserted, deleted, owners, kinds[rows[inserted_by]])
         changes = self._rows(changed), changed.kinds
-        # Only now: rows that went, and values that are replaced, have been read for the changes above.
-        self._settle(deleted)
+        # Only now: the changes above have read the removed rows and the replaced values.
+        self._free_rows(deleted)
         state.table.stamps("written")[touched] = now
         return changes, firsts[changed.places]
 
@@ -168,7 +168,7 @@ class OverOperator(SortedByKey[OrderedRowsState], KeyedStep):
         owners: Array,
         kinds: Kinds,
     ) -> ValuedChanges:
-        """Return the messages that tell of rows that came and went, and of those around them."""
+        """Return the changes for inserted and removed rows, and for the rows around them."""
         state = self.state
         known = state.value_numbers[gone] > 0
         lost = ValuedRows(
@@ -188,25 +188,25 @@ class OverOperator(SortedByKey[OrderedRowsState], KeyedStep):
         places, every, was = places[differs], every[differs], was[differs]
         where = standing.position[len(ids) :][known], positions[differs]
         state.value_numbers[every] = new + 1
-        came_as = np.full(len(every), -1, np.int8)
+        new_kinds = np.full(len(every), -1, np.int8)
         fresh = np.flatnonzero(was < 0)
-        came_as[fresh] = INSERT
+        new_kinds[fresh] = INSERT
         if self.spec.per_record:
-            # The kinds in which rows came, by the ids that they got.
+            # The kinds of the inserted rows, by the ids that they got.
             by_id = np.argsort(ids)
-            came_as[fresh] = kinds[by_id[np.searchsorted(ids[by_id], every[fresh])]]
+            new_kinds[fresh] = kinds[by_id[np.searchsorted(ids[by_id], every[fresh])]]
         self._replaced = was[was >= 0]
         # A copy, since merging puts other ids into `before` alone.
         before, after = ValuedRows(places, every.copy(), was), ValuedRows(places, every, new)
         if not self.spec.per_record:
-            left, stays = self._merge_replaced(lost, before, after, came_as, keys.slots)
+            left, stays = self._merge_replaced(lost, before, after, new_kinds, keys.slots)
             lost, before, after = lost.take(left), before.take(stays), after.take(stays)
-            came_as, where = came_as[stays], (where[0][left], where[1][stays])
+            new_kinds, where = new_kinds[stays], (where[0][left], where[1][stays])
         return messages(
             lost,
             before,
             after,
-            inserted=came_as,
+            inserted=new_kinds,
             positions=where,
             firsts=keys.firsts,
             rows=keys.rows,
@@ -221,7 +221,7 @@ class OverOperator(SortedByKey[OrderedRowsState], KeyedStep):
         inserted: Array,
         touched: Array,
     ) -> tuple[Array, Array]:
-        """Make of rows that went and came again one that changes: which of `lost`, and of the others, are left."""
+        """Join a removed and an inserted row into one that changes: which of `lost`, and of the others, are left."""
         fresh = np.flatnonzero(inserted >= 0)
         store = self.state.sorted.rows
         old, new = pair_values(store, lost, after.take(fresh), touched, self._identity)
@@ -263,8 +263,8 @@ class OverOperator(SortedByKey[OrderedRowsState], KeyedStep):
         self.counters["computed"] += len(ids)
         return stretches.places[stretch], ids, position, state.results.encode(values)
 
-    def _settle(self, gone: Array) -> None:
-        """Forget rows that went, and values that were told and are not true any more."""
+    def _free_rows(self, gone: Array) -> None:
+        """Free the removed rows, and delete the emitted values that others replace."""
         self.state.results.delete(self._replaced)
         self._replaced = np.zeros(0, np.int64)
         self.state.free(gone)

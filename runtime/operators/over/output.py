@@ -1,4 +1,4 @@
-"""The messages of an Over: rows that went, rows that came, and rows whose values are others now."""
+"""The changes that an Over emits: for removed rows, for inserted rows, and for rows whose values have changed."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def messages(
     *,
     update_before: bool,
 ) -> ValuedChanges:
-    """The messages, key by key (as_came), those of a key in the order of its rows.
+    """The changes, key by key, those of a key in the order of its rows.
 
-    before, after: the same rows side by side, those that came (kinds in `inserted`, -1: it did not) without one before.
-    positions: of the rows that went, which stand before the row that is there now, and of the others. firsts: by place
+    before, after: the same rows side by side; inserted rows have none before. inserted: their kinds, -1 for other rows.
+    positions: of the removed rows, which stand before the row that is there now, and of the others. firsts: by place
     the first row of the key, of so many rows.
     """
     news = inserted >= 0
@@ -72,7 +72,7 @@ def messages(
 def pair_values(
     store: RowStore, gone: ValuedRows, fresh: ValuedRows, slots: SlotArray, identity: NumberArray
 ) -> tuple[Array, Array]:
-    """Rows that went and rows that came that are the same ones by identity: numbers in `gone` and in `fresh`.
+    """The removed and inserted rows with the same identity: their numbers in `gone` and in `fresh`.
 
     slots: by place.
     """

@@ -13,7 +13,7 @@ from aggloom.runtime.storage.jit import kernel
 
 
 class Steps(NamedTuple):
-    """Steps of the handler: rows, whether each is taken back, the stretch and the item (values to read) it is for."""
+    """Steps of the handler: rows, whether each is retracted, and the stretch and the item (values to read) of each."""
 
     rows: Array  # int64[steps]
     retracts: Array  # bool[steps]

@@ -14,19 +14,10 @@ from aggloom.runtime.operators.differences import (
     pair_rows,
     place_halves,
 )
-from aggloom.runtime.operators.rank.kernels import (
-    drop_same,
-    pair_numbers,
-)
+from aggloom.runtime.operators.rank.kernels import drop_same, pair_numbers
 from aggloom.runtime.operators.rank.visible_rows import VisibleRows
 from aggloom.runtime.state.row_store import RowStore
-from aggloom.runtime.storage.arena import (
-    Array,
-    FlagArray,
-    RowIdArray,
-    SelectionArray,
-    SlotArray,
-)
+from aggloom.runtime.storage.arena import Array, FlagArray, RowIdArray, SelectionArray, SlotArray
 from aggloom.runtime.values.changelog import UPDATE_BEFORE, Kinds
 
 By = Literal["key", "number", "row", "nothing"]

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from aggloom.runtime.state.order_tree import (
-    TIER,
-    key_start,
-    keys_in,
-    order_at,
-    rows_in,
-    weight_of,
-)
+from aggloom.runtime.state.order_tree import TIER, key_start, keys_in, order_at, rows_in, weight_of
 from aggloom.runtime.state.row_kernels import RowArrays, same_row
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.blocks import Tree
@@ -33,7 +26,7 @@ def in_range(
     ends: Array,
     out: Array,
 ) -> None:
-    """Write whether each row would have a number up to its end, if it came now."""
+    """Write whether each row would have a number up to its end if it were inserted now."""
     for r in range(len(slots)):
         slot, end = slots[r], ends[r]
         weight = weight_of(tree, slot)

@@ -41,7 +41,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
     """One bucket's operator; its first columns are the key. See RankSettings for its settings.
 
     Per record the messages are those of Flink's functions; else a bundle brings the net difference, and nothing for
-    what did not change. Rows with the same sort key are numbered as they came.
+    what did not change. Rows with the same sort key are numbered as they arrived.
     """
 
     handler_class = None
@@ -235,7 +235,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         return applied.gone[applied.gone >= 0], cut
 
     def _in_range(self, batch: pa.RecordBatch, slots: SlotArray) -> Array:
-        """Tell whether each row would be in range if it came now, or takes the place of one that is."""
+        """Tell whether each row would be in range if it were inserted now, or replaces one that is."""
         rows = self.state.sorted
         words, tiers = rows.key.words(batch, self.state.pool)
         fits = np.empty(len(slots), np.bool_)

@@ -1,7 +1,7 @@
-"""TemporalFilter: rows come when the clock has come to them, and are retracted when it has passed them.
+"""TemporalFilter: a row is inserted when the clock reaches its first time, and retracted when it reaches its end.
 
-A row is held only while the clock has something to do with it: until it comes, and, if it leaves one day, as long as
-it is there. Rows that have come for good pass by without a trace, and so do their retractions.
+A row is stored only while the clock can still change its visibility: before its first time, and, if it has an end,
+until then. Rows that stay visible for good are emitted and not stored, and so are their retractions.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from aggloom.runtime.values.clock import AFTER_ALL, Clock
 
 
 class _TimedRows(NamedTuple):
-    """Rows, their kinds, and the milliseconds from which on each is there, and is no more."""
+    """Rows, their kinds, and the milliseconds at which each becomes visible (first) and invisible (end)."""
 
     batch: pa.RecordBatch
     kinds: Kinds
@@ -50,9 +50,9 @@ class _TimedRows(NamedTuple):
 class TemporalFilterOperator(KeyedRows[TemporalState], OneInput, ClockedStep[_TimedRows]):
     """One bucket's operator; the first `keys` columns of its rows are the key.
 
-    schema: the columns of its result; `rows` has those that the bounds read behind them. zone: on whose clocks dates
-    and times without a zone lie. only_added: rows are not retracted. on_orphan_retraction: what becomes of a row that
-    is retracted, would be there, and never came.
+    schema: the columns of its result; `rows` has the columns of the bounds behind them. zone: the time zone of dates
+    and of times without a zone. only_added: rows are not retracted. on_orphan_retraction: the policy for retractions
+    of visible rows that never arrived.
     """
 
     handler_class = None
@@ -91,11 +91,11 @@ class TemporalFilterOperator(KeyedRows[TemporalState], OneInput, ClockedStep[_Ti
 
     @property
     def now(self) -> int:
-        """The time that rows were judged by last."""
+        """The clock of the last check of rows, in milliseconds."""
         return int(self.state.clock[0])
 
     def contents(self) -> Rows:
-        """The rows that are there and are held, each an insertion; those that have come for good are not."""
+        """The stored rows that are visible, each an insertion; rows that stay visible for good are not stored."""
         rows = self.state.gather(self._present(self.state.bag.rows.live()))
         return rows, np.full(rows.num_rows, INSERT, np.int8)
 
@@ -113,7 +113,7 @@ class TemporalFilterOperator(KeyedRows[TemporalState], OneInput, ClockedStep[_Ti
         for row in rows:
             yield StoredKeyState(None, None, records=records, results=row)
         if not rows:
-            # All of them wait.
+            # All rows of the key wait.
             yield StoredKeyState(None, None, records=records, results={})
 
     def next_timers(self) -> tuple[int | None, int | None]:
@@ -121,7 +121,7 @@ class TemporalFilterOperator(KeyedRows[TemporalState], OneInput, ClockedStep[_Ti
         return None, None if due >= AFTER_ALL else due
 
     def check(self, inputs: Sequence[InputBatch], clock: Clock) -> _TimedRows:
-        """Return rows with their times; raises DataError for one that retracts a row where none may."""
+        """Return rows with their times; raises DataError for a retraction if the plan says that there are none."""
         (bundle,) = inputs
         if self._only_added and is_retraction(bundle.kinds).any():
             row = int(np.argmax(is_retraction(bundle.kinds)))
@@ -131,25 +131,25 @@ class TemporalFilterOperator(KeyedRows[TemporalState], OneInput, ClockedStep[_Ti
         return _TimedRows(batch.select(range(len(self.schema))), bundle.kinds, first, end)
 
     def move_clock(self, clock: Clock) -> Rows:
-        """Move the clock, and return the rows that leave and those that come by it, in this order."""
+        """Move the clock. Return the deletions of rows that become invisible, then the insertions of visible ones."""
         state, before = self.state, self.now
-        # The end of a batch query is no time of day: its answer is that of the moment at which it ran.
+        # The end of a batch query is no time of day: its answer is that of the time at which it ran.
         if clock.processing <= before or clock.processing >= AFTER_ALL:
             return no_rows(self.schema)
         now = state.clock[0] = clock.processing
-        # Before the next time of any row none has to be looked at.
+        # No row changes before the earliest time of all rows.
         if now < state.due[0]:
             return no_rows(self.schema)
         ids = state.bag.rows.live()
         first, end = state.times(ids)
         left = ids[(end <= now) & (first <= before)]
-        # A row whose whole time lies between two positions of the clock was never there.
-        came = ids[(first > before) & (first <= now) & (end > now)]
+        # A row whose time lies between two positions of the clock was never visible.
+        entered = ids[(first > before) & (first <= now) & (end > now)]
         parts = [
             (rows, np.full(rows.num_rows, kind, np.int8))
-            for kind, rows in ((DELETE, state.gather(left)), (INSERT, state.gather(came)))
+            for kind, rows in ((DELETE, state.gather(left)), (INSERT, state.gather(entered)))
         ]
-        # Rows that have left, and rows that will never leave: the clock has nothing more to do with them.
+        # The clock no longer changes rows that have left, and rows that never leave.
         over = (end <= now) | ((first <= now) & (end >= AFTER_ALL))
         if over.any():
             state.drop(ids[over])
@@ -158,7 +158,7 @@ class TemporalFilterOperator(KeyedRows[TemporalState], OneInput, ClockedStep[_Ti
         return concat_changes(parts, self.schema)
 
     def take(self, checked: _TimedRows, clock: Clock) -> Rows | None:
-        """Pass on the rows that are there, and hold those that wait or will leave.
+        """Pass on the rows that are visible, and store those that wait or will leave.
 
         Raises OrphanRetractionError (policy error).
         """
@@ -168,32 +168,36 @@ class TemporalFilterOperator(KeyedRows[TemporalState], OneInput, ClockedStep[_Ti
         lives = (checked.end > now) & (checked.end > checked.first)
         self.counters["passed"] += int((~lives).sum())
         present = lives & (checked.first <= now)
-        held = np.flatnonzero(lives & ~(present & (checked.end >= AFTER_ALL)))
-        if len(held):
-            present[self._hold(checked, held)] = False
+        waiting = np.flatnonzero(lives & ~(present & (checked.end >= AFTER_ALL)))
+        if len(waiting):
+            present[self._store(checked, waiting)] = False
         shown = np.flatnonzero(present)
         rows = checked.batch
         if len(shown) < len(present):
             rows = rows.take(scalars.from_places(shown))
         return rows, _pair_kinds(checked.kinds, present)[shown]
 
-    def _hold(self, rows: _TimedRows, held: NumberArray) -> Array:
-        """Bring rows into the state; return the places of those that are without effect."""
+    def _store(self, rows: _TimedRows, places: NumberArray) -> Array:
+        """Apply rows at these places to the state; return the places of those that emit nothing."""
         state = self.state
-        some = rows.batch.take(scalars.from_places(held))
-        first, end, retracts = rows.first[held], rows.end[held], is_retraction(rows.kinds[held])
+        some = rows.batch.take(scalars.from_places(places))
+        first, end, retracts = (
+            rows.first[places],
+            rows.end[places],
+            is_retraction(rows.kinds[places]),
+        )
         slots = state.lookup(some)
         given = state.bag.rows.encode(state.store(some, first, end))
         ledger = OrphanLedger(state.table, state.debts, policy=self._policy, counters=self.counters)
-        # Debts first: a row whose retraction came before it settles that, and is no row.
+        # Debts first: a row whose retraction arrived before it pays that debt, and is not stored.
         left = ledger.cancel(slots, retracts, given.take)
         orphans = left[self._apply(slots[left], given.take(left), retracts[left])]
-        silent = np.ones(len(held), np.bool_)
+        silent = np.ones(len(places), np.bool_)
         silent[left] = False
         if len(orphans):
-            ledger.report(held[orphans], slots[orphans])
+            ledger.report(places[orphans], slots[orphans])
             if ledger.keeps:
-                # The row may have come later in this bundle.
+                # The row may follow later in this bundle.
                 never = orphans[self._apply(slots[orphans], given.take(orphans), retracts[orphans])]
                 ledger.add(slots[never], given.take(never))
                 orphans = never
@@ -202,7 +206,7 @@ class TemporalFilterOperator(KeyedRows[TemporalState], OneInput, ClockedStep[_Ti
         # Insertions leave no key without rows.
         if retracts.any():
             state.leave(np.unique(slots))
-        return held[silent]
+        return places[silent]
 
     def _apply(self, slots: Array, given: Encoded, retracts: FlagArray) -> Array:
         """Apply changes to the rows; return the places of those that retract what is not there."""

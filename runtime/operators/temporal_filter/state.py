@@ -1,4 +1,4 @@
-"""The state of a TemporalFilter: the rows that wait for the clock, and those that are there and will leave."""
+"""The state of a TemporalFilter: the rows that wait for their first time, and visible rows that have an end."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _TIMES: Final = [pa.field("$from", pa.int64()), pa.field("$until", pa.int64())]
 
 
 class TemporalState(RowState):
-    """Rows by key, each with its times, the clock that they were judged by last, and when the next one is due.
+    """Rows by key, each with its times; the clock of the last check; the time at which the next row is due.
 
     schema: the columns of a row; the first `keys` are its key. only_added: no row is ever retracted. keeps_debts:
-    rows that were retracted before they came are remembered. directory: where the arena's arrays are mapped.
+    rows that were retracted before they arrived are remembered. directory: where the arena's arrays are mapped.
     """
 
     def __init__(
@@ -37,27 +37,27 @@ class TemporalState(RowState):
         directory: Path | None = None,
     ) -> None:
         self.schema, self.fields = schema, list(schema)[:keys]
-        # A retraction cannot come before its row where none comes at all.
+        # Without retractions there are no orphans.
         self._only_added, self._keeps_debts = only_added, keeps_debts and not only_added
         self._open(Arena(directory))
 
     @property
     def entries(self) -> dict[str, StoredEntries]:
-        """The things of which a key may have several, by name."""
+        """The entries of which a key may have several, by name."""
         return {"rows": StoredEntries(len(self.bag), 0, self.bag.rows.text_bytes)}
 
     @property
     def clock(self) -> Array:
-        """The time that rows were judged by last."""
+        """The clock of the last check of rows, in milliseconds (int64[1])."""
         return self.arena.array("clock", 0, "i8")
 
     @property
     def due(self) -> Array:
-        """A time before which no row comes or leaves; AFTER_ALL: none will."""
+        """The time before which no row becomes visible or invisible (int64[1]); AFTER_ALL: none will."""
         return self.arena.array("due", 0, "i8")
 
     def times(self, ids: RowIdArray) -> tuple[Array, Array]:
-        """The times from which on rows are there, and are no more."""
+        """The times at which rows become visible and invisible (int64[ids] each)."""
         return _times_of(self.bag, ids)
 
     def store(self, rows: pa.RecordBatch, first: NumberArray, end: NumberArray) -> pa.RecordBatch:

@@ -121,7 +121,7 @@ class WindowOperator(OneInput, ClockedStep[InputBatch]):
             self.clock[STAGGER] = other.clock[STAGGER]
 
     def take_late(self) -> list[Rows]:
-        """The rows that came too late since the last call, if the windowing says late_rows."""
+        """The rows that arrived too late since the last call, if the windowing says late_rows."""
         late, self._late = self._late, []
         return late
 
@@ -139,7 +139,7 @@ class WindowOperator(OneInput, ClockedStep[InputBatch]):
             )
 
     def drop_late(self, batch: pa.RecordBatch, kinds: Kinds, late: FlagArray) -> None:
-        """Count the rows that came too late, and keep them if they are asked for."""
+        """Count the rows that arrived too late, and keep them if they are asked for."""
         count = int(late.sum())
         self.counters["late_dropped"] += count
         if count and self.windowing.late_rows:
@@ -162,7 +162,7 @@ class WindowOperator(OneInput, ClockedStep[InputBatch]):
         return f"GROUP BY {', '.join(self.spec.group_by[:-1]) or '()'} in windows"
 
     def format_row(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The row without the column by which it is placed, which is told as the time that it stands for."""
+        """The row without the column by which it is placed, which is emitted as the time that it stands for."""
         place, assigner = self.spec.group_by[-1], self.windowing.assigner
         rest = {name: value for name, value in row.items() if name != place}
         if place not in row or not assigner.event_time:

@@ -27,7 +27,7 @@ _ROOMY = 1024
 
 
 class ElementStore:
-    """Rows and their times. codes: whether rows are told apart, to find the one that a retraction retracts."""
+    """Rows and their times. codes: whether equal rows have one code, by which a retraction finds its row."""
 
     def __init__(self, schema: pa.Schema, *, codes: bool) -> None:
         self._schema = pa.schema([*schema, _TIME])
@@ -63,7 +63,7 @@ class ElementStore:
         return next((at for at, number in enumerate(numbers) if codes[number] == code), None)
 
     def tidy(self, panes: Iterable[Pane], *, wholly: bool = False) -> None:
-        """Forget rows that no pane has, once they are many or `wholly`; panes are told the new numbers."""
+        """Forget rows that no pane has, once they are many or `wholly`; panes get the new numbers."""
         # Copying pays once half of the rows are of no window.
         if not wholly and self._count <= 2 * self._tidy_count + _ROOMY:
             return

@@ -35,12 +35,7 @@ from aggloom.runtime.operators.windows.elements import ElementStore, Eviction
 from aggloom.runtime.operators.windows.function_calls import FunctionCalls
 from aggloom.runtime.operators.windows.general_assignment import Placer
 from aggloom.runtime.operators.windows.general_changes import FiringChanges
-from aggloom.runtime.operators.windows.general_ledger import (
-    Ledger,
-    Source,
-    WindowState,
-    orphan,
-)
+from aggloom.runtime.operators.windows.general_ledger import Ledger, Source, WindowState, orphan
 from aggloom.runtime.operators.windows.general_merging import place
 from aggloom.runtime.operators.windows.general_registry import Live, Pane, WindowRegistry
 from aggloom.runtime.operators.windows.general_trigger import Asker, Columns
@@ -169,7 +164,7 @@ class GeneralWindowOperator(WindowOperator):
         return self._carry_out(np.unique(slots).tolist())
 
     def _stagger(self) -> int:
-        """Return how much later staggered windows start; settled once, when the first row comes."""
+        """Return how much later staggered windows start; the first row decides it once and for all."""
         assigner = self.windowing.assigner
         if not self.clock[STAGGER] and isinstance(assigner, Aligned):
             now, digest = self._book.clock.processing, self.spec.digest
@@ -179,7 +174,7 @@ class GeneralWindowOperator(WindowOperator):
     def _row_putter(
         self, rows: pa.RecordBatch, retracts: FlagArray, times: Array
     ) -> Callable[[Live, int], None]:
-        """Return the function that puts a row into a window; settles what the ledger means by the number of a row."""
+        """Return the function that puts a row into a window; sets what the ledger means by the number of a row."""
         handler, ledger = self.state.handler, self._ledger
         if self._store is not None:
             store, first = self._store, self._store.add(rows, times)

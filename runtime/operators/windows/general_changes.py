@@ -73,7 +73,7 @@ class FiringChanges:
     def take(
         self, records: NumberArray, results: list[pa.Array], windows: Iterable[Live]
     ) -> tuple[pa.RecordBatch, Kinds]:
-        """The messages of all firings, by the rows that their windows held and their results."""
+        """The changes of all firings, from the rows of their windows and their results."""
         base = self._rows.num_rows
         self._rows = _concat_batches(self._rows, self._result_rows(results))
         alive = records > 0
@@ -137,7 +137,7 @@ class FiringChanges:
         messages: list[FiringMessage] = []
         gone = [each for each in self._gone if each[1] < base or alive[each[1] - base]]
         for number, (live, before) in enumerate(self._firings):
-            # What a merge has retracted before this firing is told before it.
+            # Retractions by a merge before this firing are emitted before it.
             while gone and gone[0][0] <= number:
                 messages.append(FiringMessage(DELETE, *gone.pop(0)[1:]))
             now, slot, was = base + number, live.key.slot, -1

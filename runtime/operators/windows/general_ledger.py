@@ -142,7 +142,7 @@ class Ledger:
         self._waves, self._touched, self.size = [], [], 0
 
     def take(self) -> tuple[Array, list[pa.Array]]:
-        """(rows held, results) of all firings, in their order; the next bundle begins."""
+        """(rows of the window, results) of all firings, in their order; the next bundle begins."""
         if not self.firings:
             return np.zeros(0, np.int64), [pa.array([], f.type) for f in self._results]
         order = np.argsort(np.array(self.firings), kind="stable")

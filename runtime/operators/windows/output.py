@@ -41,7 +41,7 @@ class WindowOutput:
         return pa.schema(columns)
 
     def late(self, rows: pa.RecordBatch, on: str) -> pa.RecordBatch:
-        """Rows as they are handed out because they came too late."""
+        """Rows as they are handed out because they arrived too late."""
         schema = self.late_schema(rows.schema, on)
         columns = []
         for field in schema:

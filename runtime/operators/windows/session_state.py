@@ -48,7 +48,7 @@ class SessionState(SlotState):
         return slots, merged
 
     def gather(self, merged: SlotArray) -> None:
-        """Move what merged sessions held to those that they are part of now."""
+        """Move the contents of merged sessions to the sessions that they are part of now."""
         if len(merged):
             self.move(merged, self.sessions.roots(merged))
 

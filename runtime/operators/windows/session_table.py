@@ -194,7 +194,7 @@ class SessionTable:
     ) -> tuple[Array, Array]:
         """(the session of each row or -1, sessions merged away); windows [start, end) of rows whose keys have slots.
 
-        The merged ones are to be freed once what they held has moved to `roots`.
+        The merged ones are to be freed once their contents have moved to `roots`.
         """
         n = len(keys)
         self._reserve(n, key_slots)

@@ -23,12 +23,7 @@ from aggloom.runtime.operators.base import StoredKeyState
 from aggloom.runtime.operators.bundle import Applier, refuse_orphans
 from aggloom.runtime.operators.keyed_state import KeyedState
 from aggloom.runtime.operators.steps import Rows
-from aggloom.runtime.operators.windows.base import (
-    PROCESSING,
-    STAGGER,
-    WATERMARK,
-    WindowOperator,
-)
+from aggloom.runtime.operators.windows.base import PROCESSING, STAGGER, WATERMARK, WindowOperator
 from aggloom.runtime.operators.windows.key_state import of_slices
 from aggloom.runtime.operators.windows.stagger import stagger_offset
 from aggloom.runtime.storage.arena import Array, SlotArray
@@ -139,7 +134,7 @@ class SlicedRows(WindowOperator):
         slices = np.asarray(batch.column(place))
         if batch.num_rows and not self.clock[STAGGER]:
             now = int(self.clock[PROCESSING])
-            # Settled with the first row and kept in the state: a bucket's windows never move afterwards.
+            # The first row decides it, and the state keeps it: a bucket's windows never move afterwards.
             offset = stagger_offset(self._assigner, now, self.spec.digest, self._bucket)
             self.clock[STAGGER] = 1 + offset
             self.rebuild_derived()

@@ -11,17 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aggloom.codegen.windows import (
-    count_up,
-    distinct_times,
-)
+from aggloom.codegen.windows import count_up, distinct_times
 from aggloom.runtime.operators.keyed_state import KeyedState
 from aggloom.runtime.operators.steps import Rows, concat_changes
-from aggloom.runtime.operators.windows.base import (
-    DUE,
-    FIRED,
-    PROCESSING,
-)
+from aggloom.runtime.operators.windows.base import DUE, FIRED, PROCESSING
 from aggloom.runtime.operators.windows.slices import SlicedRows
 from aggloom.runtime.storage.arena import Array, SlotArray
 from aggloom.runtime.values.clock import AFTER_ALL
@@ -138,7 +131,7 @@ class SlicingWindowOperator(SlicedRows):
         return changes
 
     def _refire(self, slots: SlotArray) -> Rows:
-        """Give out what has changed of windows, told by their slots in `windows`."""
+        """Emit the changes of windows, whose slots are in `windows`."""
         assert self.windows is not None
         state, n = self.windows, len(slots)
         if not n:

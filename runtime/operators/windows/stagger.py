@@ -10,7 +10,7 @@ from aggloom.codegen.windows import Aligned, to_local
 
 
 def stagger_offset(assigner: Aligned, now: int, digest: str, bucket: int) -> int:
-    """The milliseconds that a bucket's windows are late by, whose first row came at `now`.
+    """The milliseconds that a bucket's windows are late by, whose first row arrived at `now`.
 
     random: by the query and the bucket, so that a restart finds the same; natural: as far as that is
     past a multiple of the size, so that without an offset the first row starts a window.

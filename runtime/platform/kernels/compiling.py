@@ -23,7 +23,7 @@ Way = Literal["inlined", "linked", "inner", "counting", "part"]
 # Nothing calls a kernel as a C function: another entry that takes a state apart would only be compiled.
 _SHARED: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True, "pipeline_class": Compiler}
 _OPTIONS = {**_SHARED, "_nrt": False}
-# What is not told whether it is inlined does as the first who calls it.
+# A function that does not say whether it is inlined does as its first caller.
 _CALLED = {**_OPTIONS, "forceinline": False}
 _OPTIONS_OF: Final[dict[Way, dict[str, Any]]] = {
     "inlined": {**_OPTIONS, "forceinline": True},

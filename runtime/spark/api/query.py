@@ -9,12 +9,7 @@ from typing import Any, cast
 
 from pyspark.sql import DataFrame
 
-from aggloom.codegen import (
-    Backend,
-    Dialect,
-    shown_query,
-    tables_read,
-)
+from aggloom.codegen import Backend, Dialect, shown_query, tables_read
 from aggloom.codegen.planner import Plan, PlanOptions, plan_query
 from aggloom.errors import OptionError, SpecError, nearest
 from aggloom.runtime.hosting.arguments import check_tables_read

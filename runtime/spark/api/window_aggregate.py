@@ -9,10 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from aggloom.codegen import (
-    AggSpec,
-    Backend,
-)
+from aggloom.codegen import AggSpec, Backend
 from aggloom.codegen.planner import PlanOptions, plan_windows
 from aggloom.codegen.windows import Assigner, Evictor, Trigger, Windowing
 from aggloom.errors import SpecError
@@ -95,7 +92,7 @@ def window_aggregate(
 
 
 def on_time(changes: DataFrame) -> DataFrame:
-    """The changes of windows that were asked for late_rows, without the rows that came too late.
+    """The changes of windows that were asked for late_rows, without the rows that arrived too late.
 
     changes: a result of `window_aggregate(.., late_rows=True)`.
 
@@ -113,7 +110,7 @@ def on_time(changes: DataFrame) -> DataFrame:
 
 
 def late_rows(changes: DataFrame) -> DataFrame:
-    """The rows that came too late for their windows, with their change column, of a result that has late_rows.
+    """The rows that arrived too late for their windows, with their change column, of a result that has late_rows.
 
     changes: a result of `window_aggregate(.., late_rows=True)`.
 
@@ -133,7 +130,7 @@ def late_rows(changes: DataFrame) -> DataFrame:
 
 
 def _check_late(call: str, changes: Any) -> None:
-    """Raise SpecError unless these are changes with the rows that came too late."""
+    """Raise SpecError unless these are changes with the rows that arrived too late."""
     check_frame(call, changes)
     if LATE_ROW not in changes.columns:
         raise SpecError(f"{call}: there is no column {LATE_ROW!r}; ask for it: late_rows=True")

@@ -58,7 +58,7 @@ class LazyProcessor(StatefulProcessor):  # type: ignore[misc]
         yield from self._processor().handleExpiredTimer(key, timerValues, expiredTimerInfo)
 
     def close(self) -> None:
-        """Nothing is held between batches."""
+        """There is no state between batches to close."""
 
     def _processor(self) -> Any:
         if self._made is None:

@@ -1,7 +1,7 @@
 """The ways in which changes leave a stateful node: packed for the next operator, as ordinary columns, or as blobs.
 
 Columns need no further stage: pandas hands those of Arrow on as they are. Where it would look into each value, or rows
-that came too late are among the changes, blobs leave, which `Unpack` opens. Beside the changes of a bucket, in the
+that arrived too late are among the changes, blobs leave, which `Unpack` opens. Beside the changes of a bucket, in the
 first row, is what its operators have counted; a row that brings nothing else has NULL in the column `change_column`.
 """
 
@@ -41,7 +41,7 @@ class OutputEncoding(Protocol):
         """The changes of a bucket."""
 
     def late(self, rows: Rows) -> Iterator[pd.DataFrame]:
-        """Rows that came too late."""
+        """Rows that arrived too late."""
 
     def empty_frame(self) -> pd.DataFrame:
         """A row that brings no change."""
@@ -126,7 +126,7 @@ class ColumnOutput:
 
 @dataclass(frozen=True)
 class BlobOutput:
-    """One binary for each piece of the changes, and for rows that came too late."""
+    """One binary for each piece of the changes, and for rows that arrived too late."""
 
     change_column: ClassVar[str] = "blob"
 

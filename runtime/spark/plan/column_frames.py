@@ -132,13 +132,13 @@ def filter_changes(
 ) -> DataFrame:
     """The rows of a changelog that pass the filter of a Calc, with the kinds that they get, in the columns it reads.
 
-    late: the column that is set in rows that came too late, if there is one; these pass. profile: in whose words kinds
-    are written; None: as numbers. upsert: of updates only the +U comes. beside: columns that go along.
+    late: the column that is set in late rows, if there is one; these pass. profile: whose names of kinds are written;
+    None: numbers. upsert: of updates only the +U comes. beside: further columns of the result.
     """
     if node.input.appends_only:
         # Insertions have no partners, so that Spark can filter them row by row, without Python.
-        came_late = (f"{quote(name)} IS NOT NULL" for name in late)
-        return df.where(" OR ".join([f"({quicken_expression(str(node.where))})", *came_late]))
+        is_late = (f"{quote(name)} IS NOT NULL" for name in late)
+        return df.where(" OR ".join([f"({quicken_expression(str(node.where))})", *is_late]))
     # Only columns that the filter or the values above it read cross into Python.
     expressions = [str(node.where), *(sql for _, sql in node.select)]
     read = {name for sql in expressions for name in columns_of(sql)}

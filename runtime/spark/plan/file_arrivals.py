@@ -8,7 +8,7 @@ from aggloom.codegen.planner import FromChangelog, Scan, Stateful, walk
 def find_orderly(node: Stateful, ordered: bool) -> set[str]:
     """The tables below a node whose rows it may not have in another order: its table could be another.
 
-    A row that is retracted before it came is dropped, or kept and forgotten by a window; only aggregates heal.
+    A row that is retracted before it arrives is dropped, or kept and forgotten by a window; only aggregates heal.
     """
     arrivals = any(s.entry(call).by_arrival for s in node.handlers for call in s.calls)
     arrivals = arrivals or not node.handlers

@@ -21,12 +21,7 @@ from aggloom.codegen import quicken_expression
 from aggloom.codegen.planner import Calc, Correlate, FromChangelog, Node, Scan, ToChangelog
 from aggloom.errors import OptionError, UnknownChangeTypeError
 from aggloom.runtime.operators.stateless import bare
-from aggloom.runtime.spark.plan.column_frames import (
-    KIND,
-    OrdinaryRows,
-    apply_step,
-    filter_changes,
-)
+from aggloom.runtime.spark.plan.column_frames import KIND, OrdinaryRows, apply_step, filter_changes
 from aggloom.runtime.spark.plan.expressions import quote, spark_schema
 from aggloom.runtime.spark.plan.unpack import Converted
 from aggloom.runtime.spark.read.records import shown_word
@@ -49,7 +44,7 @@ _APPEND_ONLY: Final = (
 def apply_result_step(rows: DataFrame, node: Node, profile: str) -> DataFrame:
     """Rows of a result after a step, with kinds in the words of a profile.
 
-    Rows of a table function replace none: -U is a deletion, +U an insertion. Raises OptionError where rows that came
+    Rows of a table function replace none: -U is a deletion, +U an insertion. Raises OptionError where rows that arrived
     too late are among them, which no step reads.
     """
     # Beside the kinds, only late rows add a column.

@@ -31,7 +31,7 @@ from aggloom.codegen.planner import (
     union_parts,
 )
 from aggloom.errors import OptionError, SpecError
-from aggloom.runtime.hosting.added_columns import AddedColumns, SettledPlan, describe_query
+from aggloom.runtime.hosting.added_columns import AddedColumns, ResumedPlan, describe_query
 from aggloom.runtime.hosting.factory import FragmentFactory, factory_of
 from aggloom.runtime.hosting.handler_text import HandlerTexts
 from aggloom.runtime.hosting.query_record import Query
@@ -81,7 +81,7 @@ from aggloom.runtime.spark.release import for_state, ready_for_state
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS
 
 LATE_ROW = "late_row"
-"""The column that holds rows that came too late, if they are asked for."""
+"""The column that holds rows that arrived too late, if they are asked for."""
 
 _NOW = "unix_millis(current_timestamp()) AS now"
 _LOWERED: WeakKeyDictionary[DataFrame, SparkLowering] = WeakKeyDictionary()
@@ -158,10 +158,10 @@ class SparkLowering:
         buckets: int | None = None,
         tables: Mapping[str, InputTable] | None = None,
         handed_over: str | None = None,
-        settled: SettledPlan | None = None,
+        resumed: ResumedPlan | None = None,
     ) -> DataFrame:
         """The result once more, with other settings: a batch in which every bucket is called, buckets, tables, plan."""
-        plan, added = settled or SettledPlan(self.plan, self.added)
+        plan, added = resumed or ResumedPlan(self.plan, self.added)
         settings = replace(self.settings, buckets=buckets or self.settings.buckets)
         about = self.handler_of, settings, carries, self.text, handed_over, added
         return SparkLowering(plan, tables or self.tables, *about).result()

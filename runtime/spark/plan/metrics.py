@@ -50,7 +50,7 @@ def operators_counted(
     """
     about = json.dumps([buckets, *names])
     # A metric of Spark's is an aggregate: this one keeps the texts of all buckets, and leaves NULLs out.
-    counts_column = F.collect_list(quote(COUNTS)).alias("told")
+    counts_column = F.collect_list(quote(COUNTS)).alias("counts")
     observed = df.observe(f"{_OPERATORS} {place} #{query}: {about}", counts_column)
     # Only after the metric: rows that bring nothing but counts have been counted by now.
     return observed.where(f"{quote(filled)} IS NOT NULL").drop(COUNTS)
@@ -108,7 +108,7 @@ class Totals:
             elif name.startswith(_OPERATORS):
                 fragment = _Fragment(name)
                 key = str(fragment.place) if self._alone else name
-                self._fragments.setdefault(key, fragment).add(row["told"])
+                self._fragments.setdefault(key, fragment).add(row["counts"])
         self.new_changes = self.changes - before
         watermark = (progress.get("eventTime") or {}).get("watermark")
         # Spark reports the epoch until a first row has moved the watermark.

@@ -17,12 +17,7 @@ from aggloom.runtime.operators.stateless import run_alone
 from aggloom.runtime.spark.node.batch_context import work_for_this_batch
 from aggloom.runtime.storage.arena import NumberArray
 from aggloom.runtime.values.batches import make_batch
-from aggloom.runtime.values.changelog import (
-    UPDATE_BEFORE,
-    Kinds,
-    kinds_to_arrow,
-    parse_kinds,
-)
+from aggloom.runtime.values.changelog import UPDATE_BEFORE, Kinds, kinds_to_arrow, parse_kinds
 from aggloom.type_layout import is_variant
 
 
@@ -31,7 +26,7 @@ class Unpack:
     """The `mapInArrow` stage after an operator: its changes as columns, the change column last.
 
     profile: in whose words it tells the kinds; None: as numbers (int8), for what follows in the query.
-    late: before the change column there is one more, a STRUCT that holds the row where it came too late, and is NULL
+    late: before the change column there is one more, a STRUCT that holds the row where it arrived too late, and is NULL
     elsewhere; such a row's kind begins with "late_".
     """
 
@@ -140,8 +135,7 @@ class Having:
     """The `mapInArrow` stage of a condition on changes: the last two columns are the change column and it.
 
     profile: as of `Unpack`. upsert: of updates only the +U comes.
-    late: before the change column there is one that is set in rows that came too
-    late, which pass.
+    late: before the change column there is one that is set in late rows, which pass.
     """
 
     profile: str | None = "spark"

@@ -26,7 +26,7 @@ _BY_FILE_SYSTEM = streaming_class("checkpointing", "FileSystemBasedCheckpointFil
 _NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 _CHATTER = "aggloom.chatter"
 _SIMPLE = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
-# Spark says so to workers, but for those of stateful nodes. Workers that are told other things are forked from another
+# Spark says so to workers, but for those of stateful nodes. Workers that get other settings are forked from another
 # process, which imports everything once more.
 _SIMPLE_EVERYWHERE = "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK"
 _PYTHON = "spark.pyspark.python"
@@ -60,8 +60,25 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
         for variable in _DRIVER_WORKER_PYTHON:
             os.environ[variable] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    cores = _cores(master)
-    settings = {
+    settings = _our_settings(master, here)
+    settings |= {key.replace("__", "."): value for key, value in conf.items()}
+    if str(settings.get(_SIMPLE, "true")).lower() == "true":
+        settings.setdefault(_SIMPLE_EVERYWHERE, "1")
+    if not here and _PYTHON in settings:
+        # Spark reads it where a program is submitted, and not where one starts a session.
+        os.environ["PYSPARK_PYTHON"] = str(settings[_PYTHON])
+    chatter = str(settings.pop(_CHATTER, False)).lower() == "true"
+    # A line of Spark's progress has no end until the next thing is said.
+    quiet = not chatter and settings["spark.ui.showConsoleProgress"] == "false"
+    new_session = _start(name, master, settings, quiet)
+    if is_local(new_session):
+        without_processes(new_session)
+    return new_session
+
+
+def _our_settings(master: str, here: bool) -> dict[str, Any]:
+    """Return the settings of Spark that a session has unless the user's say otherwise; here: Spark is local."""
+    settings: dict[str, Any] = {
         _PROVIDER: _ROCKSDB,
         _LOGS: "true",
         # Spark 4.0 cannot look into a state of format 2.
@@ -69,7 +86,7 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
         "spark.sql.streaming.stateStore.rowChecksum.enabled": "true",
         # To count rows, Spark reads what a key has before each write: here that is the whole state of a bucket.
         "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-        "spark.sql.shuffle.partitions": cores,
+        "spark.sql.shuffle.partitions": _cores(master),
         "spark.sql.execution.arrow.maxRecordsPerBatch": 100_000,
         "spark.sql.execution.arrow.maxBytesPerBatch": 256 << 20,
         "spark.sql.session.timeZone": "UTC",
@@ -88,21 +105,17 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
         settings[_FILE_MANAGER] = _BY_FILE_SYSTEM
     if not is_tuned():
         settings[f"spark.executorEnv.{SWITCH}"] = os.environ[SWITCH]
-    settings |= {key.replace("__", "."): value for key, value in conf.items()}
-    if str(settings.get(_SIMPLE, "true")).lower() == "true":
-        settings.setdefault(_SIMPLE_EVERYWHERE, "1")
-    if not here and _PYTHON in settings:
-        # Spark reads it where a program is submitted, and not where one starts a session.
-        os.environ["PYSPARK_PYTHON"] = str(settings[_PYTHON])
-    chatter = str(settings.pop(_CHATTER, False)).lower() == "true"
-    # A line of Spark's progress has no end until the next thing is said.
-    quiet = not chatter and settings["spark.ui.showConsoleProgress"] == "false"
+    return settings
+
+
+def _start(name: str, master: str, settings: dict[str, Any], quiet: bool) -> SparkSession:
+    """Start Spark, or take the session that there is; raises MissingJavaError if Java ends."""
     try:
         launched = java_launched(name, master, settings, quiet)
         builder = SparkSession.builder.appName(name).master(master)
         for key, value in launched.items():
             builder = builder.config(key, str(value))
-        new_session = builder.getOrCreate()
+        return builder.getOrCreate()
     except PySparkRuntimeError as failure:
         if failure.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
@@ -110,9 +123,6 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
             "Spark's Java ended as it began; what it said is above. Spark needs Java 17 or newer (JAVA_HOME is "
             f"{os.environ.get('JAVA_HOME') or 'not set'}), and {settings['spark.driver.memory']} of memory."
         ) from failure
-    if is_local(new_session):
-        without_processes(new_session)
-    return new_session
 
 
 def ensure_query_settings(

@@ -27,7 +27,7 @@ FOLLOWERS: WeakKeyDictionary[StreamingQuery, Follower] = WeakKeyDictionary()
 _WAIT_SECONDS = 2.0
 
 
-def settle(query: StreamingQuery) -> None:
+def wait_for_follower(query: StreamingQuery) -> None:
     """Wait, not long, until all is noted of a query that has ended."""
     follower = FOLLOWERS.get(query)
     if follower is not None:

@@ -94,7 +94,7 @@ class ProgressPrinter:
         self._print_new()
 
     def _watch(self) -> None:
-        """Poll until told to stop."""
+        """Poll until `stop` is set."""
         while not self._stop.wait(_POLL_SECONDS):
             self._print_new()
 

@@ -18,7 +18,7 @@ _OFFSETS = ("avgOffsetsBehindLatest", "maxOffsetsBehindLatest")
 
 
 def line_of(progress: Any, totals: Totals, before: Mapping[str, Any]) -> dict[str, Any]:
-    """A batch as a line of the log; totals: of this run; before: what runs before it came to."""
+    """A batch as a line of the log; totals: of this run; before: the totals of the runs before it."""
     counts = totals.counts
     durations = progress["durationMs"] or {}
     return {

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from aggloom.errors import CheckpointError, StateCorruptError
-from aggloom.runtime.connectors.files.paths import whole
+from aggloom.runtime.connectors.files.paths import absolute_path
 from aggloom.runtime.hosting.bucket_store import Head
 from aggloom.runtime.hosting.framing import DESCRIPTION, LOG, SNAPSHOT
 from aggloom.runtime.inspection.description import FragmentDescription
@@ -165,7 +165,7 @@ def open_spark_state(checkpoint: str | Path, spark: SparkSession | None) -> Spar
     spark = (
         spark or SparkSession.getActiveSession() or session("aggloom", **{"spark.log.level": "OFF"})
     )
-    return SparkStateReader(spark, whole(spark, checkpoint))
+    return SparkStateReader(spark, absolute_path(spark, checkpoint))
 
 
 def _content() -> Column:

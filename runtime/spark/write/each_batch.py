@@ -60,7 +60,7 @@ class EachBatch:
         added = lowering.added if lowering is not None else None
         sink, where = made_sink(options, key, before, added.names if added else frozenset())
         if isinstance(sink, LakeSink | KafkaSink):
-            # A table or a registered schema that was there before is held against the result before any row is read.
+            # A table or a registered schema that exists is compared with the result before any row is read.
             schema = to_schema(df)
             sink.check_start(pa.schema([schema.field(name) for name in names]))
         return cls(sink, where, str(checkpoint))

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from aggloom.errors import SpecError, nearest
 from aggloom.platform_switch import is_tuned
 from aggloom.runtime.connectors.console import print_changes
-from aggloom.runtime.connectors.files.paths import whole
+from aggloom.runtime.connectors.files.paths import absolute_path
 from aggloom.runtime.connectors.files.sink import WRITTEN, FileSink, take_back
 from aggloom.runtime.connectors.files.source_log import check_output
 from aggloom.runtime.connectors.files.table_file import TableFile
@@ -29,16 +29,21 @@ from aggloom.runtime.spark.plan.lower import find_lowering
 from aggloom.runtime.spark.plan.variant_frames import rows_of, with_json_texts
 from aggloom.runtime.spark.sessions.cluster import check_shared
 from aggloom.runtime.spark.sessions.session import is_here
-from aggloom.runtime.spark.start_checks import WithFiles, ordered_by_name, ready, settle_changelog
+from aggloom.runtime.spark.start_checks import (
+    WithFiles,
+    ordered_by_name,
+    prepare_start,
+    resume_changelog,
+)
 from aggloom.runtime.spark.watch.journal import follow_query
 from aggloom.runtime.spark.watch.repartition import batch_before, hint
 from aggloom.runtime.spark.write.each_batch import EachBatch, change_column_of
-from aggloom.runtime.values.changelog import (
-    parse_kinds,
-)
+from aggloom.runtime.values.changelog import parse_kinds
 from aggloom.writable import check_checkpoint_directory, check_output_directory
 
 _LOG = logging.getLogger("aggloom")
+WriteBatch = Callable[[DataFrame, int], None]
+"""The function of foreachBatch: writes the changes of the batch of a number."""
 
 
 def write_changes(
@@ -76,6 +81,53 @@ def write_changes(
         13
         >>> al.repartition(al.session(), checkpoint, 3)
     """
+    chosen = trigger or {"availableNow": True}
+    _check_arguments(df, checkpoint, trigger, query_name, rows_shown)
+    check_key_columns("write_changes", key_columns)
+    _check_kinds(df, sink)
+    kind, path, options = destination(sink)
+    _try_trigger(df, chosen, trigger)
+    path = absolute_path(df.sparkSession, path) if path else path
+    checkpoint = absolute_path(df.sparkSession, checkpoint)
+    _check_directories(checkpoint, path)
+    df = resume_changelog(df, checkpoint)
+    lowering = find_lowering(df)
+    written = path or getattr(options, "path", None)
+    if written and lowering is not None:
+        check_output(written, {name: table.df for name, table in lowering.tables.items()})
+    write_batch: WriteBatch | None = None
+    if options is not None:
+        write_batch = EachBatch.of(df, lowering, options, key_columns, checkpoint)
+    else:
+        _check_key(df.columns[:-1], key_columns)
+    df = prepare_start(df, checkpoint)
+    if keeps := hint(df.sparkSession, checkpoint):
+        _LOG.warning(keeps)
+    if kind == "console":
+        write_batch = ConsoleSink(rows_shown)
+    elif kind == "table":
+        write_batch = _open_table(df, checkpoint, key_columns)
+    elif write_batch is None:
+        write_batch = _open_files(df, kind, path, checkpoint)
+    # Into JSON Spark writes a VARIANT as its value; its own form in Parquet has few other readers.
+    written_frame = with_json_texts(df) if kind == "parquet" else df
+    writer = written_frame.writeStream.outputMode("append").trigger(**chosen)
+    writer = writer.option("checkpointLocation", str(checkpoint))
+    if query_name:
+        writer = writer.queryName(query_name)
+    if write_batch is not None:
+        sources = ordered_by_name(lowering)
+        writer = writer.foreachBatch(WithFiles(checkpoint, write_batch, sources))
+    else:
+        writer = writer.format("json" if kind == "jsonl" else kind).option("path", path)
+        writer = writer.options(**WRITTEN[kind])
+    return follow_query(start_query(writer), checkpoint, lowering)
+
+
+def _check_arguments(
+    df: Any, checkpoint: Any, trigger: Any, query_name: Any, rows_shown: Any
+) -> None:
+    """Raise SpecError for an argument of `write_changes` of the wrong type or value."""
     check_frame("write_changes", df, upserts=True)
     check_path("write_changes", "checkpoint", checkpoint)
     if trigger:
@@ -84,7 +136,10 @@ def write_changes(
         check_text("write_changes", "query_name", query_name)
     if type(rows_shown) is not int or rows_shown < 0:
         raise SpecError(f"write_changes: rows_shown is {rows_shown!r}; it must be a whole number")
-    check_key_columns("write_changes", key_columns)
+
+
+def _check_kinds(df: DataFrame, sink: Any) -> None:
+    """Raise SpecError for a DataFrame that is no stream, or a sink that is neither a text nor a mapping."""
     if not df.isStreaming:
         raise SpecError(
             "write_changes: the DataFrame is a batch, whose changes are all there: use df.write or df.toArrow(), "
@@ -95,61 +150,38 @@ def write_changes(
             f"sink is a {type(sink).__name__}; known are {', '.join(KNOWN)}. "
             "For a function of your own use df.writeStream.foreachBatch"
         )
-    kind, path, options = destination(sink)
-    chosen = trigger or {"availableNow": True}
+
+
+def _try_trigger(df: DataFrame, chosen: dict[str, Any], trigger: dict[str, Any] | None) -> None:
+    """Raise SpecError for a trigger that Spark refuses, before the first file is written."""
     try:
-        # Tried before the first file is written: a trigger that Spark refuses must leave nothing behind.
         df.writeStream.trigger(**chosen)
     except PySparkException as failure:
         raise SpecError(
             f"write_changes: Spark refuses trigger={trigger!r}: {explain_failure(failure)}"
         ) from None
-    path = whole(df.sparkSession, path) if path else path
-    checkpoint = whole(df.sparkSession, checkpoint)
+
+
+def _check_directories(checkpoint: str, path: str) -> None:
+    """Raise SpecError and its kin for a checkpoint or an output directory that cannot be written."""
     if is_local(checkpoint):
         check_checkpoint_directory(local(checkpoint))
     if path and is_local(path):
         check_output_directory(local(path))
-    df = settle_changelog(df, checkpoint)
-    lowering = entry_lowering = find_lowering(df)
-    written = path or getattr(options, "path", None)
-    if written and lowering is not None:
-        check_output(written, {name: table.df for name, table in lowering.tables.items()})
-    batches = None
-    if options is not None:
-        batches = EachBatch.of(df, lowering, options, key_columns, checkpoint)
-    else:
-        _check_key(df.columns[:-1], key_columns)
-    df = ready(df, checkpoint)
-    keeps = hint(df.sparkSession, checkpoint)
-    if keeps:
-        _LOG.warning(keeps)
-    # Into JSON Spark writes a VARIANT as its value; its own form in Parquet has few other readers.
-    written_frame = with_json_texts(df) if kind == "parquet" else df
-    writer = written_frame.writeStream.outputMode("append")
-    writer = writer.option("checkpointLocation", str(checkpoint))
-    writer = writer.trigger(**chosen)
-    if query_name:
-        writer = writer.queryName(query_name)
-    each: Callable[[DataFrame, int], None] | None = batches
-    if kind == "console":
-        each = ConsoleSink(rows_shown)
-    elif kind == "table":
-        lowering = find_lowering(df)
-        in_order = lowering is None or key_columns is None or lowering.plan.is_ordered(key_columns)
-        has_before = None if lowering is None else lowering.plan.has_old_rows
-        each = TableSink(Path(checkpoint), key_columns, in_order, has_before)
-    elif batches is None:
-        check_shared(df.sparkSession, "output", path)
-        take_back(path, checkpoint)
-        own = is_here(df.sparkSession) and is_tuned()
-        each = FileSink(kind, path, str(checkpoint)) if own else None
-    if each is not None:
-        writer = writer.foreachBatch(WithFiles(checkpoint, each, ordered_by_name(entry_lowering)))
-    else:
-        writer = writer.format("json" if kind == "jsonl" else kind).option("path", path)
-        writer = writer.options(**WRITTEN[kind])
-    return follow_query(start_query(writer), checkpoint, entry_lowering)
+
+
+def _open_table(df: DataFrame, checkpoint: str, key_columns: Sequence[str] | None) -> TableSink:
+    lowering = find_lowering(df)
+    in_order = lowering is None or key_columns is None or lowering.plan.is_ordered(key_columns)
+    has_before = None if lowering is None else lowering.plan.has_old_rows
+    return TableSink(Path(checkpoint), key_columns, in_order, has_before)
+
+
+def _open_files(df: DataFrame, kind: str, path: str, checkpoint: str) -> FileSink | None:
+    """Return the sink of files that replaces Spark's; None if Spark's own has to write."""
+    check_shared(df.sparkSession, "output", path)
+    take_back(path, checkpoint)
+    return FileSink(kind, path, checkpoint) if is_here(df.sparkSession) and is_tuned() else None
 
 
 def _check_key(names: Sequence[str], key: Sequence[str] | None) -> None:

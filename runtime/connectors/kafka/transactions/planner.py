@@ -60,7 +60,7 @@ class TransactionPlanner:
         self._by_collection: dict[str, str | None] = {}
         self._ends, self._is_first = False, True
         self._since: dict[str, float] = {}
-        """Since when transactions have held up others."""
+        """The time since which transactions have delayed others."""
         self._looked_up: set[str] = set()
         self._warned: set[str] = set()
 
@@ -133,7 +133,7 @@ class TransactionPlanner:
                     return ends
                 continue
             if most is None:
-                # What may be read without a limit is not held until all is known.
+                # Messages that may be read without a limit do not wait for the transaction's end.
                 self._window.drop(ends)
             self._scan(cap_offsets(self._scanned, last, most or _AHEAD))
 
@@ -187,13 +187,13 @@ class TransactionPlanner:
             yield f"{prefix}.{others}"
 
     def _look_back(self, is_still: bool) -> bool:
-        """See what is held up by transactions that are not whole; True if less is than was thought.
+        """Find the messages that wait for incomplete transactions; True if there are fewer than before.
 
         is_still: whether nothing may be read. Raises DataError for a transaction that will never be whole.
         """
         now = time.monotonic()
         self._since = {key: self._since.get(key, now) for key in self._window.list_blocking()}
-        # What a short run is not told at once, it would never be told.
+        # A short run must get the warning at once, or it would never get it.
         is_last, is_first = self._ends and is_still, self._is_first and is_still
         self._is_first = False
         waits = {key: now - at for key, at in self._since.items()}
@@ -221,7 +221,7 @@ class TransactionPlanner:
         return False
 
     def _find_read(self, keys: set[str]) -> set[str]:
-        """The transactions of these whose end lies before the position: Debezium has told of them again."""
+        """The transactions of these whose end lies before the position: Debezium has sent them again."""
         if not keys:
             return set()
         self._looked_up |= keys

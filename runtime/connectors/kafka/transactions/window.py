@@ -127,7 +127,7 @@ class TransactionWindow:
         transaction.is_whole = False
 
     def _warn_of_replay(self, key: str) -> None:
-        """Say once that Debezium tells again what it has told, and what that means for results."""
+        """Warn once that Debezium sends changes a second time, and what that means for results."""
         if not self._has_warned:
             self._has_warned = True
             _log.warning(
@@ -263,7 +263,7 @@ class TransactionWindow:
             self._read.popitem(last=False)
 
     def take_read(self, keys: Iterable[str]) -> None:
-        """Take transactions for read before the position: what is ahead of them is told again."""
+        """Mark the transactions before the position as read: their messages are sent a second time."""
         read = set(keys)
         for key in read:
             self.transactions.pop(key, None)

@@ -14,11 +14,11 @@ from aggloom.codegen.planner import Plan, Stateful
 from aggloom.runtime.hosting.added_columns import (
     AddedColumns,
     Factories,
-    SettledPlan,
+    ResumedPlan,
     describe_query,
     list_gained_columns,
     read_begun_query,
-    settle_columns,
+    resolve_added_columns,
 )
 from aggloom.runtime.hosting.evolution import compare_operators
 from aggloom.runtime.hosting.factory import FragmentFactory, factory_of
@@ -32,17 +32,19 @@ ZONE = "UTC"
 """The time zone in which the local engine evaluates expressions."""
 
 
-def settle_plan(root: Path, plan: Plan, backend: Backend, buckets: int) -> SettledPlan:
+def resume_plan(root: Path, plan: Plan, backend: Backend, buckets: int) -> ResumedPlan:
     """Return the plan of a query over a checkpoint that may know its tables with fewer columns.
 
-    buckets: into how many parts the state of a new checkpoint is cut. Raises StateMismatchError, see settle_columns.
+    buckets: the number of buckets of a new checkpoint. Raises StateMismatchError, see resolve_added_columns.
     """
     texts = handler_texts(backend)
     parts = known_buckets(root) or buckets
     old = read_committed_query(root)
     # Only a committed query has a plan that began: without one there is nothing that could have grown.
     begun = read_begun_query(root, "plans") if old is not None else None
-    return settle_columns(old, plan, ZONE, lambda each: describe_nodes(each, texts, parts), begun)
+    return resolve_added_columns(
+        old, plan, ZONE, lambda each: describe_nodes(each, texts, parts), begun
+    )
 
 
 def describe_nodes(plan: Plan, texts: HandlerTexts, buckets: int) -> dict[int, FragmentFactory]:
@@ -60,7 +62,7 @@ def note_query(root: Path, plan: Plan, factories: Factories, added: AddedColumns
     new = describe_query(plan, factories, ZONE)
     old = read_committed_query(root)
     if old is not None:
-        # The query of before is compared: what has changed in it beside the columns is told of it.
+        # The earlier query is compared, so that the message names its changes other than the new columns.
         known = describe_query(added.former, added.factories, ZONE) if added else new
         listed = [each for _, each in sorted((added.factories if added else factories).items())]
         for calls, _ in compare_operators(old, known, listed, plan.options.added_calls):
