@@ -62,7 +62,7 @@ def without_variants(columns: pa.Schema) -> pa.Schema:
 
 
 def _from_spark(schema: Any) -> pa.Schema:
-    # Told by its shape, so that this layer never imports pyspark.
+    # Recognised by its shape, so that this layer never imports pyspark.
     struct = getattr(schema, "schema", schema)
     if not hasattr(struct, "fields"):
         kind = type(schema).__name__

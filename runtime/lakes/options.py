@@ -39,12 +39,12 @@ class LakeOptions:
         return self.form == "table"
 
 
-Told = TypeVar("Told", bound=LakeOptions)
+OptionsT = TypeVar("OptionsT", bound=LakeOptions)
 
 
 def lake_options(
-    made: type[Told], kind: str, given: Mapping[str, Any], needed: Mapping[str, str]
-) -> Told:
+    made: type[OptionsT], kind: str, given: Mapping[str, Any], needed: Mapping[str, str]
+) -> OptionsT:
     """The options of a mapping; raises SpecError for one that nobody reads, that is missing, or that cannot be."""
     options = read_options(made, kind, given, needed, {"form": FORMS, "existing": EXISTING})
     if options.attempts < 1:

@@ -162,7 +162,7 @@ class IcebergLake:
         gone, put = list[tuple[File, int]](), list[tuple[File, int]]()
         for is_added, file in self._files(table, snapshot, own=True):
             (put if is_added else gone).append((File(file.file_path, {}), file.file_size_in_bytes))
-        # Taken back rows of a changelog are no retractions: the changes that they were have been applied.
+        # Removed rows of a changelog are no retractions: their changes have been applied.
         if gone and self.changelog:
             raise InputFormatError(
                 f"{self.place.where}: snapshot {snapshot.snapshot_id} ({operation}) takes rows out of a changelog"
