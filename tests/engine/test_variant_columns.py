@@ -233,6 +233,51 @@ def test_sinks_get_json(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.parametrize("format", ["debezium-json", "jsonl"])
+def test_a_topic_between_two_queries(broker: Any, tmp_path: Path, format: str) -> None:
+    """Documents go through a topic as they are, texts that spell other documents among them."""
+    own = ['{"a":1.5,"b":["\\"%s\\\\"]}', '"x"', '"[1]"', "[1]", "12345678901234567890123", None]
+    lines = [f'{{"k":{k},"i":1,"v":{text or "null"}}}' for k, text in enumerate(own)]
+    _write(tmp_path, 0, *lines)
+    topic = f"documents.{format}"
+    sink = {"kind": "kafka", "servers": broker.servers, "topic": topic, "format": format}
+    sql = "SELECT k, MAX_BY(v, i) AS v FROM t GROUP BY k"
+    run_to_end(_job(tmp_path, sink, sql, changes="append"))
+    _write(tmp_path, 1, '{"k":0,"i":2,"v":"later"}')
+    run_to_end(_job(tmp_path, sink, sql, changes="append"))
+    about = {"connector": "kafka", "servers": broker.servers, "topic": topic, "format": format}
+    settings = {**about, "schema": "k INT, v VARIANT", "changes": "retract"}
+    entries = {"sql": "SELECT k, v FROM t", "tables": (table_source("t", settings, "a test"),)}
+    again = {**entries, "backend": "python", "sink": "table", "checkpoint": tmp_path / "again"}
+    run_to_end(complete(again, "a test"))
+    assert rows_of_table(tmp_path / "again") == list(enumerate(['"later"', *own[1:]]))
+
+
+def test_documents_in_mysql(tmp_path: Path) -> None:
+    from mysql_server import server
+
+    own = [
+        '{"a":1.5,"b":["\\"%s\\\\🐍"]}',
+        '"x"',
+        '"[1]"',
+        "12345678901234567890123",
+        "1.0E300",
+        None,
+    ]
+    lines = [f'{{"k":{k},"i":1,"v":{text or "null"}}}' for k, text in enumerate(own)]
+    _write(tmp_path, 0, *lines)
+    sql = "SELECT k, MAX_BY(v, i) AS v FROM t GROUP BY k"
+    with server() as mysql:
+        sink = {"kind": "database", "table": "o", "driver": "pymysql", "connect": mysql.url}
+        run_to_end(_job(tmp_path, sink, sql, changes="append"))
+        _write(tmp_path, 1, '{"k":0,"i":2,"v":{"z":[]}}', '{"k":1,"i":2,"v":null}')
+        run_to_end(_job(tmp_path, sink, sql, changes="append"))
+        rows = mysql.ask("SELECT k, v FROM o ORDER BY k")
+        (paths,) = mysql.ask("SELECT JSON_EXTRACT(v, '$.z') FROM o WHERE k = 0")
+    assert rows == list(enumerate(['{"z":[]}', None, *own[2:]]))
+    assert paths == ("[]",)
+
+
 def test_formats_read_documents(tmp_path: Path) -> None:
     """JSON as it is, and as the text that a database's changes and CSV have."""
     document = '{"a": [1.50, 2e0], "b": null}'

@@ -44,7 +44,9 @@ class JsonEncoding:
     def __init__(self, format: str, columns: pa.Schema, key: pa.Schema) -> None:
         _check_change_column(format, columns)
         self._flat, self._columns = format in FLAT, columns
-        self.key, self.row = object_writer(key), object_writer(columns)
+        # A text would be read as the document that it spells.
+        in_texts = format in ENVELOPES
+        self.key, self.row = object_writer(key), object_writer(columns, text_documents=in_texts)
 
     def change(self, values: Row, kind: int, gone: bool) -> Part:
         """A change."""

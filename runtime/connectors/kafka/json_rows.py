@@ -18,9 +18,19 @@ from aggloom.type_layout import is_variant
 Writer = Callable[[Any], str]
 
 
-def object_writer(schema: pa.Schema) -> Callable[[Sequence[Any]], str]:
-    """Return a writer of a schema's rows as objects; raises SpecError for a type that JSON has no words for."""
-    named = [(json.dumps(field.name, ensure_ascii=False), _writer(field.type)) for field in schema]
+def object_writer(
+    schema: pa.Schema, text_documents: bool = False
+) -> Callable[[Sequence[Any]], str]:
+    """Return a writer of a schema's rows as objects; raises SpecError for a type that JSON has no words for.
+
+    text_documents: VARIANTs are written as their JSON in a text, which readers of Debezium's rows expect.
+    """
+    writers = [
+        _text if text_documents and is_variant(field.type) else _writer(field.type)
+        for field in schema
+    ]
+    names = [json.dumps(name, ensure_ascii=False) for name in schema.names]
+    named = list(zip(names, writers, strict=True))
 
     def write(row: Sequence[Any]) -> str:
         pairs = zip(named, row, strict=True)
