@@ -42,8 +42,8 @@ from aggloom.runtime.operators.steps import Rows, concat_changes, no_rows, table
 from aggloom.runtime.operators.windows.assign import watermark_behind
 from aggloom.runtime.values.clock import AFTER_ALL, Clock
 
-_ROWS_AT_ONCE = 500_000
-"""Rows of a table are joined up to about so many before the operators run."""
+_ROWS_AT_ONCE, _BYTES_AT_ONCE = 500_000, 256 << 20
+"""Rows of a table are joined up to about so many, or so many bytes, before the operators run."""
 BUCKETS = 4
 """State is cut into so many parts where nothing else is said."""
 
@@ -361,14 +361,15 @@ class LocalQuery:
     def _join_reads(self, name: str, reads: Iterator[Read]) -> Iterator[Rows]:
         """Yield rows of a table as they are read, small parts joined; what is refused is counted."""
         totals = self._totals.table(name)
-        parts, size = list[Rows](), 0
+        parts, size, width = list[Rows](), 0, 0
         for batch, kinds, refused, notices in reads:
             totals.add(len(kinds), len(refused), notices)
             parts.append((batch, kinds))
             size += len(kinds)
-            if size >= _ROWS_AT_ONCE:
+            width += batch.nbytes
+            if size >= _ROWS_AT_ONCE or width >= _BYTES_AT_ONCE:
                 yield concat_changes(parts, batch.schema)
-                parts, size = [], 0
+                parts, size, width = [], 0, 0
         if parts:
             yield concat_changes(parts, parts[0][0].schema)
 
@@ -396,4 +397,4 @@ def check_expressions(plan: Plan) -> None:
 
 def _goes_on(rows: Rows) -> bool:
     """Tell whether more rows may follow: these are as many as are joined, and not the rest."""
-    return len(rows[1]) >= _ROWS_AT_ONCE
+    return len(rows[1]) >= _ROWS_AT_ONCE or rows[0].nbytes >= _BYTES_AT_ONCE

@@ -34,8 +34,8 @@ AT_ONCE = 20_000
 """Number of messages that the client is asked for at once, and that are handed on together."""
 MOST_BYTES = 64 << 20
 """Bytes of values that are handed on together, however few messages they are, so that wide ones fit into memory."""
-_KEPT = 50_000
-"""So many messages of partitions that are fetched together may wait for those before them."""
+_KEPT, _KEPT_BYTES = 50_000, 64 << 20
+"""So many messages of partitions that are fetched together, and so many bytes, may wait for those before them."""
 _WAIT_SECONDS = 0.05
 _PATIENCE_SECONDS = 60.0
 _END_SECONDS = 10.0
@@ -69,6 +69,7 @@ class _Part:
     def __init__(self, offsets: OffsetRange) -> None:
         self.place, self.next, self.end = offsets
         self.pieces: list[Fetched] = []
+        self.size = 0
         self.is_done = False
         self.log_end: int | None = None
 
@@ -77,6 +78,7 @@ class _Part:
         own = piece.cut_between(self.next, self.end)
         if len(own):
             self.pieces.append(own)
+            self.size += own.size
         # Offsets have gaps, where messages were compacted and where transactions end: what counts is the next one.
         self.next = max(self.next, piece.last + 1)
         self.is_done |= self.next >= self.end
@@ -118,20 +120,26 @@ class MessageFetcher:
             parts = [_Part(each) for each in group]
             try:
                 # Assigned and not subscribed to: the checkpoint says from where to where, and no consumer group does.
-                self._client.assign({part.place: part.next for part in parts})
+                self._assign(parts)
                 yield from self._fetch_parts(parts)
             except self._failure as error:
                 raise broker_error(self._where, self._source, error) from error
             finally:
                 self._client.unassign()
 
+    def _assign(self, parts: Sequence[_Part]) -> None:
+        """Fetch what is left of these ranges, and nothing else."""
+        self._client.assign({part.place: part.next for part in parts if not part.is_done})
+
     def _fetch_parts(self, parts: list[_Part]) -> Iterator[list[Fetched]]:
         by_place = {part.place: part for part in parts}
         left, ready, count, size = list(parts), list[Fetched](), 0, 0
+        is_alone = False
         heard = time.monotonic()
         while left:
             # The client waits until it has as many as it is asked for: no more than the ranges have.
-            most = sum(part.end - part.next for part in left if not part.is_done)
+            asked = left[:1] if is_alone else left
+            most = sum(part.end - part.next for part in asked if not part.is_done)
             pieces = self._client.consume(min(AT_ONCE, most), _WAIT_SECONDS)
             if pieces:
                 heard = time.monotonic()
@@ -140,13 +148,21 @@ class MessageFetcher:
                 self._check_patience(left, time.monotonic() - heard)
             while left:
                 # In the order of the ranges, however their messages arrive: a batch that runs again has the same order.
-                ready += left[0].pieces
-                count += sum(map(len, left[0].pieces))
-                size += sum(piece.size for piece in left[0].pieces)
-                left[0].pieces = []
-                if not left[0].is_done:
+                first = left[0]
+                ready += first.pieces
+                count += sum(map(len, first.pieces))
+                size += first.size
+                first.pieces, first.size = [], 0
+                if not first.is_done:
                     break
                 left.pop(0)
+                if is_alone and left:
+                    self._assign(left)
+                    is_alone = False
+            if not is_alone and sum(part.size for part in left) > _KEPT_BYTES:
+                # The others would fill the memory: they go on once the first one is done.
+                self._assign(left[:1])
+                is_alone = True
             if count >= AT_ONCE or size >= MOST_BYTES or (count and not left):
                 yield ready
                 ready, count, size = [], 0, 0
