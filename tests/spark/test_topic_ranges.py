@@ -18,6 +18,7 @@ from engine_jobs import rows_of_table, run_to_end
 import aggloom as al
 from aggloom.errors import CheckpointError, DataError, SpecError
 from aggloom.job import complete
+from aggloom.runtime.connectors.kafka import fetch as fetching
 from aggloom.runtime.connectors.kafka.broker import TopicPlace
 from aggloom.runtime.connectors.kafka.clients import ColumnClient, ObjectClient
 from aggloom.runtime.connectors.kafka.fetch import MessageFetcher, OffsetRange
@@ -110,11 +111,20 @@ def played(broker: Any) -> Iterator[Any]:
     yield play
 
 
-def test_messages_in_columns_are_those_of_objects(broker: Any) -> None:
-    """Values and keys that are not there, are empty, long, or have ends of lines in them; facts, and places."""
+@pytest.mark.parametrize("room", [64 << 20, 200_000])
+def test_messages_in_columns_are_those_of_objects(
+    broker: Any, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    """Values and keys that are not there, are empty, long, or have ends of lines in them; facts, and places.
+
+    room: bytes that may wait for those of partitions before them.
+    """
     from confluent_kafka import Producer
 
-    rng, topic = random.Random(3), broker.topic("ranges.columns", 3)
+    if is_tight := room < 1 << 20:
+        monkeypatch.setattr(fetching, "AT_ONCE", 100)
+        monkeypatch.setattr(fetching, "_KEPT_BYTES", room)
+    rng, topic = random.Random(3), broker.topic(f"ranges.columns.{room}", 3)
     texts = (None, b"", b"x", b"\n", b"a\nb\n", b"0123456789ab", b"0123456789abc", b"\x00" * 70_000)
     producer = Producer({"bootstrap.servers": broker.servers})
     for number in range(3_000):
@@ -130,14 +140,19 @@ def test_messages_in_columns_are_those_of_objects(broker: Any) -> None:
     expected = [(m.value(), m.key(), m.topic(), m.partition(), m.offset()) for m in objects]
     fetcher = MessageFetcher(source, "a test", {"offset"})
     assert isinstance(fetcher._client, ColumnClient)
-    found, places = [], []
+    found, places, assigned = [], [], list[int]()
+    assign = fetcher._assign
+    monkeypatch.setattr(
+        fetcher, "_assign", lambda parts: (assigned.append(len(parts)), assign(parts))
+    )
     # A range may be read once more by the same client.
     for block in [*fetcher.fetch(ranges), *fetcher.fetch(ranges)]:
         facts = map(block.read_fact, ("topic", "partition", "offset"))
         found += zip(block.values, [each.key for each in block], *facts, strict=True)
         places += [block[at].place for at in range(len(block))]
-        assert [each.key for each in block[7:9]] == [block[7].key, block[8].key]
+        assert [each.key for each in block[:2]] == [block[at].key for at in range(len(block))][:2]
     assert found == 2 * expected
+    assert ((1 in assigned[:3]) and (2 in assigned)) == is_tight
     assert places[-1] == "topic {}, partition {}, offset {}".format(*expected[-1][2:])
     # What a topic says besides is told by objects, and so are settings that the library does not know.
     assert isinstance(MessageFetcher(source, "a test", {"timestamp"})._client, ObjectClient)
@@ -335,8 +350,9 @@ def test_who_reads(monkeypatch: pytest.MonkeyPatch) -> None:
         KafkaSource(servers="h:1", topic="t", fetch="worker").check("read_kafka")
 
 
-def test_a_plan_says_who_reads(tmp_path: Path) -> None:
+def test_a_plan_says_who_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from aggloom.job import Job
+    from aggloom.job_frames import settings_of
     from aggloom.job_plan import explain_job
     from aggloom.script import jobs_of
 
@@ -348,6 +364,10 @@ def test_a_plan_says_who_reads(tmp_path: Path) -> None:
         'topics on Spark\n  t: read by Spark\'s connector: fetch is "connector"\n'
     )
     assert "topics on Spark" not in explain_job(job, on_spark=False)
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+    assert set(settings_of([job])) == {"spark.jars.packages"}
+    (job,), _ = jobs_of(Job(text.replace("'fetch' = 'connector', ", ""), ()), tmp_path)
+    assert settings_of([job]) == {}, "nothing is downloaded that nobody reads with"
 
 
 def test_what_waits_is_told_by_offsets() -> None:
