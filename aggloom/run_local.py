@@ -22,6 +22,7 @@ from aggloom.lake_tables import lake_source, open_lake
 from aggloom.progress_lines import KernelWatch, ProgressLines, modules_of
 from aggloom.run_checks import check_run
 from aggloom.runtime.connectors.files.table_file import TABLE_FILE, read_table
+from aggloom.runtime.connectors.kafka.broker import describe_wait
 from aggloom.runtime.connectors.kafka.options import KafkaSource
 from aggloom.runtime.connectors.kafka.transactions.marks import TransactionMarks
 from aggloom.runtime.connectors.source_options import from_entries
@@ -67,7 +68,8 @@ def run_jobs(placed: list[tuple[Job, Path]], clear: Callable[[], None], report: 
         # Looked up when a line is due: a plan takes a while, and a query whose kernels are compiled starts before.
         lines.begin(
             "starting the query; its first batch compiles what is new",
-            lambda: next(filter(None, (each.describe() for each in watches)), ""),
+            lambda: describe_wait()
+            or next(filter(None, (each.describe() for each in watches)), ""),
         )
         for job, checkpoint in placed:
             interrupts.check()

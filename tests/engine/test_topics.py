@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from engine_jobs import changes_in, rows_of_table, run_to_end
 
-from aggloom.errors import AggloomError, CheckpointError, DataError, InputFormatError, SpecError
+from aggloom.errors import CheckpointError, DataError, InputFormatError, SpecError
 from aggloom.job import Job, complete
 from aggloom.run_local import open_query
 from aggloom.runtime.engine.checkpoint import LocalCheckpoint
@@ -377,19 +377,3 @@ def test_windows_of_a_topic_stay_open(broker: Any, tmp_path: Path) -> None:
     broker.send("local.times", json.dumps({"id": 1, "at": "2026-01-01 00:00:42"}))
     run_to_end(asked)
     assert [n for _, n in rows_of_table(tmp_path / "a")] == [2, 2]
-
-
-def test_brokers_that_are_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("confluent_kafka")
-    from server import free_port
-
-    from aggloom.runtime.connectors.kafka import broker as asked_broker
-
-    monkeypatch.setattr(asked_broker, "_PATIENCE_SECONDS", 0.5)
-    monkeypatch.setattr(asked_broker, "_SECONDS", 1.0)
-
-    class Nobody:
-        servers = f"127.0.0.1:{free_port()}"
-
-    with pytest.raises(AggloomError, match=r"does not answer as it should.*Nothing is lost"):
-        table_of(job(Nobody(), tmp_path / "a", "t"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -21,6 +22,9 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The id that a broker which gives none seems to give."""
 _NONE = -1
 """The offset of a time after which there is no message."""
+_PORT, _CONNECT_SECONDS = 9092, 2.0
+_AWAY: dict[str, str] = {}
+"""The brokers that are asked in vain now, and why they do not answer."""
 _Said = TypeVar("_Said")
 
 
@@ -144,16 +148,45 @@ class TopicBroker:
 
     def _ask(self, question: Callable[[], _Said]) -> _Said:
         """The answer of the brokers, which may be away for a while."""
-        end = time.monotonic() + _PATIENCE_SECONDS
-        while True:
-            try:
-                return question()
-            except kafka_client(self._where).KafkaException as error:
-                if time.monotonic() > end or any(word in _name(error) for word in _HOPELESS):
-                    raise broker_error(self._where, self._source, error) from error
-            time.sleep(_PAUSE_SECONDS)
-            # A client does not look anew who leads a partition: one of before asks a broker that was away in vain.
-            self._admin = self._make()
+        end, servers = time.monotonic() + _PATIENCE_SECONDS, self._source.servers
+        try:
+            while True:
+                try:
+                    return question()
+                except (kafka_client(self._where).KafkaException, TimeoutError) as error:
+                    if time.monotonic() > end or any(word in _name(error) for word in _HOPELESS):
+                        raise broker_error(self._where, self._source, error) from error
+                    _AWAY[servers] = unreachable(servers) or _text_of(error)
+                time.sleep(_PAUSE_SECONDS)
+                # A client does not look anew who leads a partition: one of before asks a broker that was away in vain.
+                self._admin = self._make()
+        finally:
+            _AWAY.pop(servers, None)
+
+
+def describe_wait() -> str:
+    """Describe the brokers that this process waits for; empty if there are none."""
+    waits = [f"{servers} ({why})" for servers, why in list(_AWAY.items())]
+    return f"waiting for Kafka at {', '.join(waits)}" if waits else ""
+
+
+def unreachable(servers: str) -> str:
+    """Say why no address of a list takes a connection; empty if one does.
+
+    The client itself says no more than that its time is over.
+    """
+    failures = []
+    for address in servers.split(","):
+        # Addresses may begin with a protocol, and those of IPv6 are in brackets.
+        host, port = re.sub(r"^\w+://", "", address.strip()), _PORT
+        if numbered := re.fullmatch(r"(.*):(\d+)", host):
+            host, port = numbered[1], int(numbered[2])
+        try:
+            socket.create_connection((host.strip("[]"), port), _CONNECT_SECONDS).close()
+            return ""
+        except (OSError, OverflowError) as error:
+            failures.append(getattr(error, "strerror", None) or str(error))
+    return ", ".join(dict.fromkeys(failures))
 
 
 def _result_unless_unknown(answer: Future[Any]) -> Any:
@@ -188,12 +221,24 @@ def _name(error: BaseException) -> str:
 
 def broker_error(where: str, source: KafkaSource, error: BaseException) -> DataError:
     """The error for what the client says of the brokers."""
+    # A broker that refuses somebody is there.
+    is_hopeless = any(word in _name(error) for word in _HOPELESS)
+    if not is_hopeless and (why := unreachable(source.servers)):
+        return DataError(
+            f"{where}: no Kafka can be reached at {source.servers}: {why}. Correct the address, or start the brokers; "
+            "nothing is lost, and the query goes on from the same checkpoint."
+        )
+    return DataError(
+        f"{where}: Kafka at {source.servers} does not answer as it should: {_text_of(error)}. Nothing is lost; start "
+        "the query again from the same checkpoint once it does."
+    )
+
+
+def _text_of(error: BaseException) -> str:
+    """The text of an error of the client's, or of a wait that was too long."""
     cause = error.args[0] if error.args else error
     said = cause.str() if hasattr(cause, "str") else str(cause)
-    return DataError(
-        f"{where}: Kafka at {source.servers} does not answer as it should: {said}. Nothing is lost; start the query "
-        "again from the same checkpoint once it does."
-    )
+    return str(said).rstrip(".") or "no answer in time"
 
 
 def client_config(source: KafkaSource) -> dict[str, Any]:
@@ -208,11 +253,9 @@ def open_client(client_type: Any, config: Mapping[str, Any], where: str) -> Any:
     try:
         return client_type(dict(config))
     except kafka_client(where).KafkaException as error:
-        cause = error.args[0] if error.args else error
-        said = cause.str() if hasattr(cause, "str") else str(cause)
         raise SpecError(
-            f"{where}: properties are not those of librdkafka, the client here: {said} Write them as it does, or have "
-            'Java\'s client, with --engine spark and fetch="connector".'
+            f"{where}: properties are not those of librdkafka, the client here: {_text_of(error)}. Write them as it "
+            'does, or have Java\'s client, with --engine spark and fetch="connector".'
         ) from None
 
 
