@@ -147,6 +147,9 @@ def _properties(words: Words) -> tuple[str, dict[str, str]]:
 
 
 def _topic(words: Words) -> dict[str, Any]:
+    if words.given.get("scan.bounded.mode") == "latest-offset":
+        words.pass_over("scan.bounded.mode", "a run without --continuous ends where its topics end")
+    words.choice("scan.bounded.mode", {"unbounded": None, "latest-offset": None}, None)
     pattern = words.take("topic-pattern")
     if pattern is not None:
         return {"topic": pattern, "pattern": True}
@@ -176,7 +179,9 @@ def _kafka(words: Words) -> dict[str, Any]:
             raise words.wrong("'scan.startup.timestamp-millis' is missing.")
         entries["start"] = millis
     elif mode == "specific-offsets":
-        pieces = [_START.fullmatch(each.strip()) for each in (offsets or "").split(";")]
+        if offsets is None:
+            raise words.wrong("'scan.startup.specific-offsets' is missing.")
+        pieces = [_START.fullmatch(each.strip()) for each in offsets.split(";")]
         if not all(pieces):
             raise words.wrong(
                 f"'scan.startup.specific-offsets' is {offsets!r}; write 'partition:0,offset:42;partition:1,offset:300'."
@@ -260,7 +265,11 @@ def _into_files(words: Words) -> str:
 def _into_database(words: Words) -> dict[str, Any]:
     if not words.table.key:
         raise words.wrong("a result is written by its key; declare PRIMARY KEY (..) NOT ENFORCED.")
-    url = DatabaseUrl(words.require("url"), words.take("username"), words.take("password"))
+    credentials = words.require("url"), words.take("username"), words.take("password")
+    try:
+        url = DatabaseUrl(*credentials)
+    except OptionError as error:
+        raise words.wrong(str(error)) from None
     entries = {"kind": "database", "table": words.require("table-name"), "connect": url}
     entries["driver"] = _DRIVERS[url.kind]
     for option in ("buffer-flush.max-rows", "buffer-flush.interval"):

@@ -66,7 +66,7 @@ class DatabaseUrl:
         if self.kind not in _MODULES:
             raise OptionError(
                 f"'url' is {self.url!r}; jdbc:postgresql:.., jdbc:mysql:.., jdbc:mariadb:.. and jdbc:sqlite:.. are "
-                "known. Give other databases as al.lookup_table(.., connect=.., table=..)."
+                "known. Other databases are given in Python, by connect=."
             )
 
     @property

@@ -34,7 +34,8 @@ def find_key(
         if not any(set(key) <= set(key_columns) for key in known):
             keys = "; ".join(", ".join(key) or "(one row)" for key in known) or "none"
             raise SpecError(
-                f"{where}: key_columns {', '.join(key_columns)} do not tell the result's rows apart; keys of it: {keys}"
+                f"{where}: key_columns (a table's PRIMARY KEY) {', '.join(key_columns)} do not tell the result's rows "
+                f"apart; keys of it: {keys}. Declare one of these, or GROUP BY the key's columns"
             )
         key = tuple(key_columns)
     elif plan.key is None:

@@ -200,11 +200,19 @@ def test_what_flinks_words_mean() -> None:
     kafka = "'connector'='kafka','topic'='t','properties.bootstrap.servers'='h:1','format'='json'"
     found = source_of(table(f"{kafka},{offsets}"))
     assert found.kafka is not None and found.kafka["start"] == {0: 4, 1: 0}
+    assert source_of(table(f"{kafka},'scan.bounded.mode'='unbounded'")).kafka
+    with pytest.warns(IgnoredOptionWarning, match="a run without --continuous ends where"):
+        assert source_of(table(f"{kafka},'scan.bounded.mode'='latest-offset'")).kafka
     assert sink_of(table("'connector'='filesystem','path'='o','format'='json'")) == "jsonl:o"
     assert sink_of(table("'connector'='print'")) == "console"
     for options, said in (
         (f"{kafka},'scan.startup.mode'='group-offsets'", "'scan.startup.mode' is 'group-offsets'"),
         (f"{kafka},'scan.startup.mod'='x'", "Did you mean 'scan.startup.mode'"),
+        (
+            f"{kafka},'scan.startup.mode'='specific-offsets'",
+            "'scan.startup.specific-offsets' is missing",
+        ),
+        (f"{kafka},'scan.bounded.mode'='timestamp'", "'scan.bounded.mode' is 'timestamp'"),
         (kafka.replace("'json'", "'jsom'"), "Did you mean 'json'"),
         (kafka.replace("'json'", "'parquet'"), "is one of files"),
         (kafka.replace("'topic'='t',", ""), "'topic' is missing"),
@@ -216,6 +224,8 @@ def test_what_flinks_words_mean() -> None:
     database = "'connector'='jdbc','url'='jdbc:sqlite:x','table-name'='t'"
     with pytest.warns(IgnoredOptionWarning, match="no effect: each batch is one transaction"):
         sink_of(read_into(f"{database},'sink.buffer-flush.interval'='1 s'"))
+    with pytest.raises(OptionError, match=r"CREATE TABLE \w+: 'url' is 'jdbc:postgres:x'; jdbc:p"):
+        sink_of(read_into(database.replace("sqlite", "postgres")))
     with pytest.raises(SpecError, match="existing is 'some'"):
         sink_of(read_into(f"{database},'sink.existing'='some'"))
 
