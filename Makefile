@@ -51,8 +51,8 @@ sweep: $(READY) java ## random queries of all operators on Spark, or ENGINE=loca
 chaos: $(READY) java ## kill runs on real Spark, half a minute each, or with ENGINE=local on that one, a few seconds each: make chaos RUNS=50 SEED=0
 	@$(BIN)/python tests/chaos/$(if $(filter local,$(ENGINE)),local_run,run).py --runs $(or $(RUNS),10) --seed $(or $(SEED),0)
 
-chaos-cdc: $(READY) java postgres kafka ## kill runs of the demo's line, half a minute each: broker, database, Debezium, driver, workers: make chaos-cdc RUNS=50 SEED=0
-	@$(BIN)/python tests/chaos/servers.py --runs $(or $(RUNS),10) --seed $(or $(SEED),0)
+chaos-cdc: $(READY) java postgres kafka ## kill runs of the demo's line, half a minute each: broker, database, Debezium, driver, workers: make chaos-cdc RUNS=50 SEED=0, or with ENGINE=local on that one
+	@$(BIN)/python tests/chaos/servers.py --runs $(or $(RUNS),10) --seed $(or $(SEED),0) --engine $(or $(ENGINE),spark)
 
 moves: $(READY) java ## random queries that move between the engines, half a minute each: make moves COUNT=50 SEED=0
 	@AGGLOOM_MOVES=$(or $(SEED),0):$(or $(COUNT),10) $(BIN)/python -m pytest -q tests/spark/test_move.py -k random $(ARGS)

@@ -112,10 +112,10 @@ class Shop:
 
 
 class Job:
-    """The process of `aggloom run`, whose checkpoint and log lie beside the script."""
+    """The process of `aggloom run`, whose checkpoint and log lie beside the script; engine: "spark" or "local"."""
 
-    def __init__(self, script: Path, environment: dict[str, str]) -> None:
-        self._script, self._environment = script, environment
+    def __init__(self, script: Path, environment: dict[str, str], engine: str = "spark") -> None:
+        self._script, self._environment, self._engine = script, environment, engine
         self._process: subprocess.Popen[bytes] | None = None
         self._log, self._begun = script.parent / "aggloom.log", 0
 
@@ -123,6 +123,7 @@ class Job:
         """Start it, or start it again."""
         place = self._script.parent
         told = ["run", str(self._script), "--checkpoint", str(place / "state"), "--continuous"]
+        told += ["--engine", self._engine]
         with self._log.open("ab") as log:
             self._begun = log.tell()
             self._process = subprocess.Popen(
@@ -160,7 +161,14 @@ class Line:
     """All of it between two databases, in a directory: a shop, its database, Debezium, a broker, and a job."""
 
     def __init__(
-        self, home: Path, database: Any, broker: Any, script: str, tables: Sequence[str]
+        self,
+        home: Path,
+        database: Any,
+        broker: Any,
+        script: str,
+        *,
+        tables: Sequence[str],
+        engine: str,
     ) -> None:
         # The servers of the tests: no package of this one's.
         kafka: Any = import_module("kafka")
@@ -174,7 +182,7 @@ class Line:
         jars = kafka.connector_settings()["spark.jars"]
         settings = {"PYSPARK_SUBMIT_ARGS": f"--jars {jars} pyspark-shell"}
         settings["SPARK_LOCAL_DIRS"] = str(home / "scratch")
-        self.job = Job(home / "job.sql", {**os.environ, **settings})
+        self.job = Job(home / "job.sql", {**os.environ, **settings}, engine)
 
     def start(self) -> None:
         """Make the tables of the shop, with some rows, and tell Kafka of them."""
@@ -223,17 +231,19 @@ class Line:
 
 
 @contextmanager
-def line(home: Path, script: str, tables: Sequence[str] = tuple(TRUTH)) -> Iterator[Line]:
+def line(
+    home: Path, script: str, tables: Sequence[str] = tuple(TRUTH), engine: str = "spark"
+) -> Iterator[Line]:
     """A line whose servers run, in a directory that is emptied; all of it ends with the block.
 
-    tables: those of results that the script writes.
+    tables: those of results that the script writes. engine: of the job, "spark" or "local".
     """
     kafka: Any = import_module("kafka")
     postgres: Any = import_module("postgres")
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
     with postgres.server() as database, kafka.broker() as broker:
-        made = Line(home, database, broker, script, tables)
+        made = Line(home, database, broker, script, tables=tables, engine=engine)
         try:
             yield made
         finally:

@@ -1,9 +1,10 @@
-"""Kill runs of the line with its servers: `make chaos-cdc RUNS=50 SEED=0`.
+"""Kill runs of the line with its servers: `make chaos-cdc RUNS=50 SEED=0`, or with ENGINE=local on that one.
 
 A writer inserts, updates and deletes in a PostgreSQL, Debezium tells a Kafka, and four queries write what comes of it
 into PostgreSQL, Delta and two topics. Each run draws by its seed what is killed, and when: the broker, the database,
-Debezium, the driver, Python workers, several of them together. Then all sinks must be what PostgreSQL computes from its
-own tables, and in the changelog no change may come twice. Some runs share their servers and their checkpoints.
+Debezium, the driver, Python workers, several of them together. On the local engine the driver is all of the job. Then
+all sinks must be what PostgreSQL computes from its own tables, and in the changelog no change may come twice. Some runs
+share their servers and their checkpoints.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -33,12 +35,17 @@ from chaos.command import command  # noqa: E402
 from chaos.processes import Process, application, kill_all  # noqa: E402
 from chaos.run import Failure  # noqa: E402
 
-PARTS = ("broker", "database", "connector", "driver", "worker")
+PARTS = {
+    "spark": ("broker", "database", "connector", "driver", "worker"),
+    "local": ("broker", "database", "connector", "driver"),
+}
+"""Parts that may be killed, by engine: the local one has no workers."""
 SHARED = 10
 """Number of runs, one after the other, with the same servers, tables and checkpoints."""
 WRITES, STRIKES, DOWN = 6.0, 9.0, 3.0
 """For how many seconds a run writes, within how many it strikes, and how long a server is away at most."""
-_LIMIT = 240.0
+_FIRST_LIMIT, _LIMIT = 600.0, 240.0
+"""Seconds until the first tables are right, for which kernels may have to be compiled, and until later ones are."""
 _VICTIM = 10.0
 """For how many seconds a strike waits for a worker to kill."""
 _INTO = """
@@ -71,13 +78,14 @@ def script() -> str:
     return f"{tables}{_INTO}EXECUTE STATEMENT SET BEGIN\n{queries}"
 
 
-def plan(seed: int) -> list[Strike]:
+def plan(seed: int, engine: str = "spark") -> list[Strike]:
     """The strikes of a run: neighbouring seeds have other parts, any five of them all."""
     draw = random.Random(f"servers {seed}")
-    parts = [PARTS[seed % len(PARTS)], *(draw.choice(PARTS) for _ in range(draw.randint(0, 2)))]
+    able = PARTS[engine]
+    parts = [able[seed % len(able)], *(draw.choice(able) for _ in range(draw.randint(0, 2)))]
     ways = {
         "database": ("SIGQUIT", "SIGKILL"),
-        "driver": ("application", "jvm", "driver"),
+        "driver": ("application", "jvm", "driver") if engine == "spark" else ("application",),
         "worker": ("worker", "worker", "daemon"),
     }
     return [
@@ -92,21 +100,23 @@ def plan(seed: int) -> list[Strike]:
 
 
 class Siege:
-    """A line under fire, for several runs."""
+    """A line under fire, for several runs; engine: of its job."""
 
-    def __init__(self, line: Any) -> None:
-        self.line = line
+    def __init__(self, line: Any, engine: str) -> None:
+        self.line, self.engine = line, engine
         self.struck: Counter[str] = Counter()
         self.ends: list[str] = []
         self._down: set[str] = set()
         self._excused = False
         self._draw = random.Random()
+        self._limit = _FIRST_LIMIT
 
     def start(self) -> None:
         """All of it, up to the first right tables."""
         self.line.start()
         self.line.job.start()
-        self._await_equal("the first tables")
+        # A busy machine is as slow at a later start of the job.
+        self._limit = _LIMIT + self._await_equal("the first tables")
 
     def run(self, seed: int) -> str:
         """One run; says in a few words what happened. Raises Failure."""
@@ -119,7 +129,7 @@ class Siege:
         writer = threading.Thread(target=self._write, args=(stop, written), daemon=True)
         writer.start()
         try:
-            self._strike_all(plan(seed), began)
+            self._strike_all(plan(seed, self.engine), began)
         finally:
             stop.set()
             writer.join()
@@ -219,7 +229,7 @@ class Siege:
         began = time.monotonic()
         left: object = None
         while left != {}:
-            if time.monotonic() - began > _LIMIT:
+            if time.monotonic() - began > self._limit:
                 raise Failure(f"{what}: the sinks are not what PostgreSQL computes: {left}")
             self._tend()
             time.sleep(0.3)
@@ -228,7 +238,7 @@ class Siege:
             except psycopg.OperationalError as failure:
                 left = failure
         while left := self._topics():
-            if time.monotonic() - began > _LIMIT:
+            if time.monotonic() - began > self._limit:
                 raise Failure(f"{what}: the topics are not what PostgreSQL computes: {left}")
             self._tend()
             time.sleep(0.3)
@@ -289,14 +299,14 @@ def upserts(messages: list[tuple[Any, Any]]) -> Counter[Row]:
     return Counter(tuple(each.values()) for each in whole)
 
 
-def play(seeds: range, root: Path, say: Callable[[str], None]) -> list[int]:
+def play(seeds: range, root: Path, say: Callable[[str], None], engine: str = "spark") -> list[int]:
     """Play some runs on lines of their own; the seeds that failed, of which the line's directory is kept."""
     failed: list[int] = []
     left = list(seeds)
     while left:
         home, own = root / str(left[0]), left[:SHARED]
-        with cdc.line(home, script(), ("largest",)) as line:
-            siege = Siege(line)
+        with cdc.line(home, script(), ("largest",), engine) as line:
+            siege = Siege(line, engine)
             siege.start()
             for seed in own:
                 left.remove(seed)
@@ -305,7 +315,9 @@ def play(seeds: range, root: Path, say: Callable[[str], None]) -> list[int]:
                 except (Failure, RuntimeError) as failure:
                     failed.append(seed)
                     say(f"seed {seed} FAILED: {failure}")
-                    say(f"  again: make chaos-cdc RUNS=1 SEED={seed}; its files: {home}")
+                    say(
+                        f"  again: make chaos-cdc ENGINE={engine} RUNS=1 SEED={seed}; its files: {home}"
+                    )
                     break
         if not {*failed} & {*own}:
             shutil.rmtree(home)
@@ -315,4 +327,5 @@ def play(seeds: range, root: Path, say: Callable[[str], None]) -> list[int]:
 if __name__ == "__main__":
     # Drivers live for less time than Java takes to compile them well.
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    command("Kill runs of the line with its servers.", play)
+    plays = {engine: partial(play, engine=engine) for engine in PARTS}
+    command("Kill runs of the line with its servers.", plays)
