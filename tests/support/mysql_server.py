@@ -103,7 +103,8 @@ def server() -> Iterator[MySql]:
     """A running server; the test is skipped where none can be had."""
     installed = program()
     if installed is None:
-        pytest.skip("MySQL or MariaDB is not installed: apt-get install mariadb-server-core")
+        needed = "mariadb-server-core mariadb-client-core"
+        pytest.skip(f"MySQL or MariaDB is not installed: apt-get install {needed}")
     pytest.importorskip("pymysql", reason="PyMySQL is not installed: pip install 'aggloom[mysql]'")
     directory = Path(tempfile.mkdtemp(prefix="aggloom-mysql-"))
     made = MySql(installed, directory)
