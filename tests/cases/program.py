@@ -67,6 +67,7 @@ def query_program(case: Case) -> Program:
     tables: dict[str, Table] = {}
     changes: dict[str, str] = {}
     keys: dict[str, list[str]] = {}
+    times: dict[str, str] = {}
     views = ""
     for name, columns in declared.items():
         extra = params.get("computed") or {}
@@ -87,6 +88,9 @@ def query_program(case: Case) -> Program:
             changes[table.name] = "upsert"
         if key:
             keys[table.name] = [schema.names[place] for place in key]
+        time = _event_time(case, columns, schema)
+        if time:
+            times[table.name] = time
         if computed:
             views += _view(name, table, computed, list(columns))
     schemas = {table.name: table.schema for table in tables.values()}
@@ -101,6 +105,7 @@ def query_program(case: Case) -> Program:
                 dialect="flink",
                 options=options,
                 keys=keys,
+                watermarks=times,
             )
 
     return Program(tables, plan)
@@ -162,6 +167,16 @@ def _key(
     if isinstance(listed, Mapping):
         listed = listed.get(table)
     return tuple(key_positions(listed, schema.names, columns)) or None
+
+
+def _event_time(case: Case, columns: Mapping[str, str], schema: pa.Schema) -> str | None:
+    """The column of a table that its declaration calls the row time, if the case says what its watermark is."""
+    said = "watermark" in case.params or any(
+        "watermark" in e for p in case.phases for e in p.events
+    )
+    named = (name for name in schema.names if re.search(r"(?i)\browtime\b", str(columns.get(name))))
+    time = next(named, None) if said else None
+    return time if time and pa.types.is_timestamp(schema.field(time).type) else None
 
 
 def _sends_upserts(params: Mapping[str, Any]) -> bool:

@@ -23,6 +23,7 @@ from aggloom.codegen.planner import (
     Rank,
     Scan,
     Stateful,
+    TimedJoin,
     WindowAggregate,
     walk,
 )
@@ -154,10 +155,14 @@ def _is_complete(case: Case) -> bool:
 def waits_for_time(plan: Plan) -> bool:
     """Tell whether all operators wait until time says that something is over, however rows are cut and spread."""
     keyed = _stateful(plan)
-    return bool(keyed) and all(
-        not _fires_by_rows(n.windowing) if isinstance(n, WindowAggregate) else n.awaits_watermark
-        for n in keyed
-    )
+    return bool(keyed) and all(_waits(node) for node in keyed)
+
+
+def _waits(node: Stateful) -> bool:
+    if isinstance(node, WindowAggregate):
+        return not _fires_by_rows(node.windowing)
+    # The pairs of an interval join leave with the bundle of their rows.
+    return node.awaits_watermark and (not isinstance(node, TimedJoin) or node.in_windows)
 
 
 def _fires_by_rows(windowing: Windowing) -> bool:
