@@ -146,3 +146,22 @@ def test_the_result_is_that_of_the_rows_that_are_left(
         h = after
     h.end_of_input()
     assert table(h) == model(left)
+
+
+@pytest.mark.parametrize("kind", ["append", "retract"])
+def test_sessions_go_by_milliseconds(kind: str) -> None:
+    """W14: microseconds are cut off, so rows 1.0008 seconds apart are in one session of a gap of a second."""
+    sql = """SELECT k, session_window.start AS since, session_window.end AS until, COUNT(*) AS n FROM t
+        GROUP BY k, session_window(ts, '1 second')"""
+    rows = [BEGIN + dt.timedelta(microseconds=us) for us in (100, 1_000_900, 2_001_000)]
+    with al.Harness.from_sql(
+        sql,
+        {"t": "k INT, ts TIMESTAMP"},
+        input_changes=kind,
+        backend="python",
+        watermarks={"t": ("ts", "1 day")},
+    ) as harness:
+        harness.process([("+I", 1, ts) for ts in rows])
+        harness.end_of_input()
+        ends = [BEGIN + dt.timedelta(milliseconds=ms) for ms in (0, 2000, 2001, 3001)]
+        assert harness.table() == [(1, ends[0], ends[1], 2), (1, ends[2], ends[3], 1)]
