@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.operators import AggregateNode, Calc, Node, Union, walk
+from aggloom.codegen.operators import AggregateNode, Calc, Node, Union, rename_columns, walk
 from aggloom.codegen.planner.builders.changelog_conversion import plan_changelog_conversion
 from aggloom.codegen.planner.builders.constants import values, with_from
 from aggloom.codegen.planner.builders.field_stars import write_fields_out
@@ -44,7 +44,6 @@ from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.rules.windows import windows
 from aggloom.codegen.planner.scripts.script import Script, ViewQuery
-from aggloom.codegen.scalar.expressions import quote_name
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 from aggloom.codegen.sql.dialect import CallNode
@@ -141,7 +140,7 @@ class _Builder:
         if recursion is not None:
             return plan_recursion(self.within(item.this), recursion)
         columns = tuple(column.name for column in item.args["alias"].columns)
-        return self.rename_columns(self.query(item.this), columns, item)
+        return self.renamed_query(item.this, columns, item)
 
     def with_tables(self, rows: Mapping[str, Node]) -> _Builder:
         """A builder that sees these rows too, as tables of these names."""
@@ -259,7 +258,8 @@ class _Builder:
         alias = source.args.get("alias")
         columns = tuple(column.name for column in alias.columns) if alias is not None else ()
         if isinstance(source, exp.Subquery):
-            node = self.query(source.this if source.alias else source)
+            body = source.this if source.alias else source
+            node = self.query(nameless(body) if columns else body)
             names = {source.alias} if source.alias else set()
         elif isinstance(source, exp.Values):
             node, names = values(self, source), {source.alias} - {""}
@@ -307,9 +307,15 @@ class _Builder:
         if isinstance(table, ViewQuery):
             names, open_views = dict(self.named), self.open_views | {name}
             builder = replace(self, named=names, open_views=open_views)
-            table = builder.rename_columns(builder.query(table.query), table.columns, source)
+            table = builder.renamed_query(table.query, table.columns, source)
             self.named[name] = table
         return table
+
+    def renamed_query(
+        self, tree: exp.Expression, names: tuple[str, ...], place: exp.Expression
+    ) -> Node:
+        """The plan of a query whose columns get these names, if any; its own may then come twice."""
+        return self.rename_columns(self.query(nameless(tree) if names else tree), names, place)
 
     def rename_columns(self, node: Node, names: tuple[str, ...], place: exp.Expression) -> Node:
         if not names:
@@ -318,9 +324,7 @@ class _Builder:
             message = f"{len(names)} names for {len(node.schema)} columns; name each of them."
             raise place_error(SqlError(message), span(place))
         refuse_twice(names, place)
-        fields = [pa.field(n, f.type) for n, f in zip(names, node.schema, strict=True)]
-        select = [(n, quote_name(f.name)) for n, f in zip(names, node.schema, strict=True)]
-        return Calc(node, tuple(select), pa.schema(fields))
+        return rename_columns(node, pa.schema(list(zip(names, node.schema.types, strict=True))))
 
     def _starless(self, tree: exp.Select, source: Node, names: set[str]) -> exp.Select:
         """The block with * written out, as DISTINCT reads it; other aggregates refuse it themselves."""

@@ -45,15 +45,16 @@ class RecursionBuilder(Protocol):
         self, node: Node, keys: list[str], calls: tuple[AggCall, ...], tree: exp.Expression
     ) -> Node: ...
 
-    def rename_columns(self, node: Node, names: tuple[str, ...], place: exp.Expression) -> Node: ...
+    def renamed_query(
+        self, tree: exp.Expression, names: tuple[str, ...], place: exp.Expression
+    ) -> Node: ...
 
 
 def plan_recursion(builder: RecursionBuilder, query: RecursiveQuery) -> Node:
     """The plan of a recursive query; raises UnsupportedSqlError where nothing says how many steps it may take."""
     for step in query.steps:
         find_path(step, query.name, query.distinct)
-    start = builder.query(_unite(query.starts))
-    start = builder.rename_columns(start, query.columns, query.place)
+    start = builder.renamed_query(_unite(query.starts), query.columns, query.place)
     # Types first: each level has to have those of all others.
     start = _fit_types(builder, query, start)
     limit = query.limit or builder.options.recursion_limit

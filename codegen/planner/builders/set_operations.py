@@ -38,7 +38,7 @@ class SetOperationBuilder(Protocol):
 
 
 def nameless(tree: exp.Expression) -> exp.Expression:
-    """The right side of a UNION, INTERSECT or EXCEPT, whose names mean nothing: none of them comes twice."""
+    """A query whose names mean nothing, as on the right side of a UNION or below a list of names: none comes twice."""
     copy = tree.copy()
     select: exp.Expression = copy
     # The names of a set operation are those of its first block.
