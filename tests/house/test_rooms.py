@@ -216,7 +216,7 @@ TOOLS = {
         }
         for name in (
             *("delta/source", "iceberg/source"),
-            *("files/paths", "files/sink", "files/source", "files/source_log"),
+            *("files/frames", "files/paths", "files/sink", "files/source", "files/source_log"),
             *("kafka/source", "kafka/spark_package", "kafka/topics"),
         )
     },
