@@ -18,6 +18,7 @@ import tempfile
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from aggloom.codegen.handler.plan import plan_of
@@ -317,4 +318,17 @@ def import_module(module_name: str, path: Path) -> Any:
         # Or the next import would find a module that ran halfway.
         del sys.modules[module_name]
         raise GeneratedSourceError(f"{path}: cannot be loaded: {e}") from e
+    _name_tuples(module)
     return module
+
+
+def _name_tuples(module: ModuleType) -> None:
+    """Give the named tuples of a generated module names that those of no other module have.
+
+    Numba finds the compiled form of a kernel by the names of its arguments' classes and what is in them. Where the
+    `State` of two handlers looks the same, each call of the second would be resolved anew, in milliseconds.
+    """
+    suffix = module.__name__.rpartition("_")[2]
+    for each in vars(module).values():
+        if hasattr(each, "_fields") and getattr(each, "__module__", "") == module.__name__:
+            each.__name__ = f"{each.__name__}_{suffix}"
