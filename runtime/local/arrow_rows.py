@@ -137,7 +137,10 @@ def _variants(texts: pa.Array, wrong: str) -> pa.Array:
 
 
 def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    whole = column
+    if isinstance(column, pa.ChunkedArray):
+        # Arrow would copy a single piece, too.
+        whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     whole = without_extension(whole)
     # Dictionaries are an encoding and not a type: operators know the values alone.
     return whole.dictionary_decode() if pa.types.is_dictionary(whole.type) else whole

@@ -216,6 +216,9 @@ class Pipeline:
         is_shown = is_result or node.shows
         # Of a result the two halves of an update are judged together.
         parts = [rows] if is_shown and rows[1].any() else cut_evenly(rows, self.workers)
+        # Columns that are only picked cost nothing, and to join their parts would copy them.
+        if len(parts) > 1 and node.picked_columns is not None:
+            parts = [rows]
         calls = [partial(self._calculate_part, node, part, is_shown) for part in parts]
         parts = self.workers.run(calls)
         # Below an operator they are joined: it would split each of them by bucket.
