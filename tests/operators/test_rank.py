@@ -421,6 +421,16 @@ def test_big_sort_keys_and_many_equal_rows() -> None:
     assert Counter(messages(operator.contents())) == Counter([("+I", *same, 1)])
 
 
+def test_rows_that_a_bundle_puts_out_of_range_are_not_stored() -> None:
+    best = (SortColumn(2, True, False),)
+    spec = spec_of(function="ROW_NUMBER", sort=best, strategy="append", asked=(1, 2))
+    operator = RankOperator(spec)
+    changes = take(operator, [("+I", "a", n, float(n % 50), "") for n in range(1000)])
+    # Of equals the first to come are there.
+    assert sorted(row[2:4] for row in changes) == [(49, 49.0), (99, 49.0)]
+    assert operator.state.sorted.rows.high == 2
+
+
 def test_what_it_holds_of_a_key() -> None:
     spec = spec_of(function="RANK", sort=(SortColumn(2),), strategy="retract", number="n")
     operator = RankOperator(spec)

@@ -51,6 +51,44 @@ def in_range(
 
 
 @kernel
+def keep_best(
+    slots: Array, words: Array, tiers: Array, ends: Array, best: Array, keep: Array
+) -> None:
+    """Mark the rows that have a number up to their end among those of their slot, which lie together as they came.
+
+    best: int64[the largest end], for the kernel's own use.
+    """
+    start = 0
+    while start < len(slots):
+        slot, end, count = slots[start], ends[start], 0
+        r = start
+        while r < len(slots) and slots[r] == slot:
+            if count == end and count > 0:
+                last = best[count - 1]
+                # Of equals the first to come has the lower number.
+                order = np.int64(words[r] > words[last]) - np.int64(words[r] < words[last])
+                if order > 0 or (order == 0 and tiers[r] >= tiers[last]):
+                    r += 1
+                    continue
+                keep[last] = False
+                count -= 1
+            if count < end:
+                at = count
+                while at > 0:
+                    other = best[at - 1]
+                    order = np.int64(words[r] > words[other]) - np.int64(words[r] < words[other])
+                    if order > 0 or (order == 0 and tiers[r] >= tiers[other]):
+                        break
+                    best[at] = other
+                    at -= 1
+                best[at] = r
+                count += 1
+                keep[r] = True
+            r += 1
+        start = r
+
+
+@kernel
 def drop_same(
     ids: Array, numbers: Array, before: int, by_number: bool, mark: Array, left: Array
 ) -> None:

@@ -13,7 +13,7 @@ from aggloom.errors import DataError
 from aggloom.runtime.operators.base import StoredKeyState
 from aggloom.runtime.operators.grouping import group_rows, order_by_arrival
 from aggloom.runtime.operators.rank.difference import By, Difference, NumberedChanges
-from aggloom.runtime.operators.rank.kernels import ROW_NUMBER, in_range
+from aggloom.runtime.operators.rank.kernels import ROW_NUMBER, in_range, keep_best
 from aggloom.runtime.operators.rank.replacements import find_replaced
 from aggloom.runtime.operators.rank.settings import RankSettings
 from aggloom.runtime.operators.rank.state import RankState
@@ -35,6 +35,8 @@ from aggloom.runtime.values.clock import Clock
 _FAR = 1 << 40
 """A number that no row has."""
 _CHUNK = 1 << 16
+_FEW = 128
+"""Up to so many rows of a key, the best rows of a bundle are found before any of them is stored."""
 
 
 class RankOperator(SortedByKey[RankState], KeyedStep):
@@ -225,6 +227,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
             fits = self._in_range(batch, slots)
             batch, slots = batch.filter(pa.array(fits)), slots[fits]
         touched, _, order, _ = group_rows(slots, self.state.table.capacity)
+        order = self._drop_beaten(batch, slots, order)
         applied = rows.insert(slots[order], batch, order)
         stops = self._ends(touched)
         if self._function != ROW_NUMBER:
@@ -233,6 +236,19 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         _, cut = rows.collect_between(touched, stops, np.full(len(touched), _FAR))
         rows.take(cut)
         return applied.gone[applied.gone >= 0], cut
+
+    def _drop_beaten(self, batch: pa.RecordBatch, slots: SlotArray, order: NumberArray) -> Array:
+        """The rows of a bundle that the others of it do not put out of range; order: slot by slot."""
+        ends, key = self._ends(slots[order]), self.state.sorted.key
+        most = int(ends.max(initial=0))
+        is_simple = self.spec.strategy == "append" and self._function == ROW_NUMBER
+        if not is_simple or key.by_bytes or most > _FEW:
+            return order
+        words, tiers = key.words(batch, self.state.pool)
+        keep = np.zeros(len(order), np.bool_)
+        best = np.empty(most, np.int64)
+        keep_best(slots[order], words[order], tiers[order], ends, best, keep)
+        return order[keep]
 
     def _in_range(self, batch: pa.RecordBatch, slots: SlotArray) -> Array:
         """Tell whether each row would be in range if it were inserted now, or replaces one that is."""
