@@ -8,7 +8,7 @@ state lies in its commit, which is renamed into place as the last step.
     aggloom-query.json     what the state is made from
     plans/12               the input and the clock of a batch
     commits/12             what is known after it, and what it has added to the state
-    snapshots/0.3.12       a large snapshot of a bucket
+    snapshots/0.3.12       a large snapshot of a bucket, or a large part of its log
     sources/NAME/12        the files that a batch reads
     lock                   held by the run
 """
@@ -20,7 +20,9 @@ import json
 import os
 import uuid
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,6 +37,7 @@ from aggloom.runtime.engine.commit_file import (
     commit_pieces,
     read_commit,
 )
+from aggloom.runtime.engine.log_file import LogFile
 from aggloom.runtime.engine.state_rows import StateRows, read_rows
 from aggloom.runtime.hosting.checkpoint_paths import (
     HAND_OVER,
@@ -75,6 +78,8 @@ class LocalCheckpoint:
 
     def __init__(self, root: Path, retained: int = RETAINED, *, forgets: bool = False) -> None:
         self.root, self._retained = root, retained
+        self._writers = ThreadPoolExecutor(1, "aggloom-log")
+        self.rows: dict[BucketId, StateRows] = {}
         # Before anything is read or deleted: what looks unfinished may be what another run is writing.
         self._lock = _take_lock(root)
         try:
@@ -108,13 +113,20 @@ class LocalCheckpoint:
 
     def close(self) -> None:
         """Give up the lock."""
+        # Nobody else may have the directory while something is written; what is not finished goes at the next start.
+        self._writers.shutdown(cancel_futures=True)
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
     def bucket(self, place: int, bucket: int) -> StateRows:
         """The rows of a bucket's state."""
-        return self.rows.setdefault((place, bucket), StateRows(self.root))
+        state = self.rows.setdefault((place, bucket), StateRows(self.root))
+        state.open_log = partial(self._open_log, (place, bucket))
+        return state
+
+    def _open_log(self, key: BucketId) -> LogFile:
+        return LogFile(self.root, _name_file(key, self.next_batch), self._writers)
 
     def plan(self, plan: BatchPlan) -> None:
         """Note durably what the next batch reads."""
@@ -137,6 +149,9 @@ class LocalCheckpoint:
             if state.is_changed:
                 added[key] = self._add(key, batch, state, rows)
                 since[key] = batch if not state.places or state.replaces else state.since
+        if any(state.log is not None for state in self.rows.values()):
+            # The names of these files as well, before the commit that says them.
+            sync_directory(self.root / "snapshots")
         heads = {key: (state.text, since[key]) for key, state in self.rows.items() if state.text}
         commit = Commit(batch, heads=heads, added=added, **known)
         file = f"commits/{batch}"
@@ -161,11 +176,13 @@ class LocalCheckpoint:
     def _add(self, key: BucketId, batch: int, state: StateRows, rows: list[bytes]) -> AddedRows:
         """Put what a bucket adds among the rows of the commit, or if it is much into a file of its own."""
         lengths = tuple(map(len, state.added))
-        # A log grows by small rows only, so it always lies in the commit.
+        if state.log is not None:
+            state.log.finish()
+            return AddedRows(lengths, state.log.name, len(lengths))
         if not state.replaces or sum(lengths) <= IN_COMMIT:
             rows += state.added
             return AddedRows(lengths)
-        name = f"snapshots/{key[0]}.{key[1]}.{batch}"
+        name = _name_file(key, batch)
         # Before the commit that names it: a file that no commit names is deleted at the next start.
         write_whole(self.root / name, state.added)
         return AddedRows(lengths, name, len(lengths))
@@ -231,6 +248,11 @@ class LocalCheckpoint:
         used = {place.file for state in self.rows.values() for place in state.places}
         # Listed under the next batch, so that they stay as long as any commit that may still be looked at.
         return [(self.next_batch, name) for name in needed if name not in used]
+
+
+def _name_file(key: BucketId, batch: int) -> str:
+    """The path of the file that has the rows of a bucket which are too many for the commit of a batch."""
+    return f"snapshots/{key[0]}.{key[1]}.{batch}"
 
 
 def load_state(

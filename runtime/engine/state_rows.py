@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from aggloom.checkpoint_file import open_file
 from aggloom.runtime.engine.commit_file import LARGEST, RowPlace
+from aggloom.runtime.engine.log_file import LogFile
 from aggloom.runtime.hosting.checkpoint_paths import corrupt
 
 Row = tuple[bytes]
+LOG_IN_COMMIT = 1 << 20
+"""The most bytes that a batch adds to a bucket's log in its commit; more of them have a file."""
 
 
 class StateRows:
     """The head and the rows of one bucket: those that commits have, and those of the batch that runs.
 
     It is both state variables of a `BucketStore`: `get` gives the rows, `head` what `update` was given last.
+    open_log: opens the file of what a batch adds to a log, if that is much; None: it lies in the commit in any case.
     """
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self.open_log: Callable[[], LogFile] | None = None
+        self.log: LogFile | None = None
         self.text = ""
         self.since = 0
         self.places: list[RowPlace] = []
@@ -41,17 +47,33 @@ class StateRows:
 
     def put(self, rows: Sequence[Row]) -> None:
         """Have these rows in place of those that there are."""
+        self.drop_log()
         self.replaces, self.added = True, [row for (row,) in rows]
 
     def appendList(self, rows: Sequence[Row]) -> None:  # noqa: N802
         """Have these rows after those that there are; the name is that of Spark's list state."""
-        self.added += [row for (row,) in rows]
+        more = [row for (row,) in rows]
+        self.added += more
+        if self.log is not None:
+            self.log.append(more)
+            return
+        is_large = not self.replaces and sum(map(len, self.added)) > LOG_IN_COMMIT
+        if is_large and self.open_log is not None:
+            self.log = self.open_log()
+            # From the first row on: the rows of a batch that lie in another file come before all others.
+            self.log.append(list(self.added))
+
+    def drop_log(self) -> None:
+        """Delete the file of the batch's log, if it has one."""
+        if self.log is not None:
+            self.log.drop()
+        self.log = None
 
     def note_committed(self, places: Sequence[RowPlace], since: int) -> None:
         """Note where the rows of the batch lie, once it is committed; since: the first commit that is needed."""
         # Called after the commit is durable; until then these rows still have to be read from memory.
         self.places = list(places) if self.replaces else [*self.places, *places]
-        self.since, self.added, self.replaces = since, [], False
+        self.since, self.added, self.replaces, self.log = since, [], False, None
 
 
 class HeadOf:
