@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -59,7 +59,7 @@ class ReadAhead(Generic[Item]):
         return item
 
     def close(self) -> None:
-        """End the thread; what it has read is dropped."""
+        """End the thread, and the other iterator if it is a generator; what was read is dropped."""
         self._is_closed.set()
         while self._thread is not None and self._thread.is_alive():
             # It may wait for room.
@@ -67,6 +67,9 @@ class ReadAhead(Generic[Item]):
                 self._queue.get_nowait()
             except queue.Empty:
                 self._thread.join(0.01)
+        # Now, and not when its frame is collected: by then what it reads from may be closed.
+        if isinstance(self._items, Generator):
+            self._items.close()
 
     def _read(self) -> None:
         try:

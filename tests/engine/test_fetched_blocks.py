@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,12 @@ from aggloom.errors import InputFormatError
 from aggloom.job import complete
 from aggloom.runtime.connectors.kafka import fetch
 from aggloom.runtime.connectors.kafka.broker import TopicPlace
+from aggloom.runtime.connectors.kafka.clients import ColumnClient
 from aggloom.runtime.connectors.kafka.fetch import MessageFetcher, OffsetRange
 from aggloom.runtime.connectors.kafka.fetched import ColumnPiece
 from aggloom.runtime.connectors.kafka.options import KafkaSource
 from aggloom.runtime.engine import topic_source
+from aggloom.runtime.engine.read_ahead import ReadAhead
 from aggloom.runtime.formats.texts import Texts
 from aggloom.tables import table_source
 
@@ -78,3 +82,33 @@ def test_a_message_that_cannot_be_read_stops_the_thread(broker: Any, tmp_path: P
     with pytest.raises(InputFormatError, match="offset 500"):
         run_to_end(job(broker, tmp_path, "blocks.bad"))
     assert not list(tmp_path.glob("out/*.json*"))
+
+
+def test_a_fetch_that_ends_early_is_closed_with_its_client(broker: Any) -> None:
+    """librdkafka ends the process where it is asked by a client that is closed."""
+    broker.topic("blocks.early")
+    broker.send("blocks.early", *((None, f'{{"id": {n}}}') for n in range(10)))
+    source = KafkaSource(servers=broker.servers, topic="blocks.early")
+    fetcher = MessageFetcher(source, "a test", ())
+    client = fetcher._client
+    assert isinstance(client, ColumnClient)
+    blocks = fetcher.fetch([OffsetRange(TopicPlace("blocks.early", 0), 0, 10)])
+    assert len(next(blocks)) == 10
+    client.close()
+    client.unassign()
+    assert not list(blocks)
+
+
+def test_what_is_read_ahead_is_closed_at_once() -> None:
+    ends = []
+
+    def numbers() -> Iterator[int]:
+        try:
+            yield from range(1_000)
+        finally:
+            ends.append(threading.current_thread())
+
+    ahead = ReadAhead(numbers(), lambda number: True)
+    assert [next(ahead), next(ahead)] == [0, 1]
+    ahead.close()
+    assert ends == [threading.current_thread()]

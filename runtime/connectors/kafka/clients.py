@@ -159,8 +159,9 @@ class ColumnClient:
             raise client.KafkaException(client.KafkaError(error))
 
     def unassign(self) -> None:
-        """Fetch nothing."""
-        self._library.rd_kafka_assign(self._handle, None)
+        """Fetch nothing; a client that is closed does so already."""
+        if self._handle:
+            self._library.rd_kafka_assign(self._handle, None)
 
     def consume(self, most: int, seconds: float) -> list[Fetched | Notice]:
         """Messages that have come, and what the client says; nothing if there is none for so long."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
 from aggloom.errors import DataError
@@ -108,14 +109,16 @@ class MessageFetcher:
 
     def fetch(self, ranges: Sequence[OffsetRange]) -> Iterator[Messages]:
         """Yield the messages of ranges in their order, some thousands at a time."""
-        return map(join_pieces, self._fetch(ranges))
+        with closing(self._fetch(ranges)) as fetched:
+            for pieces in fetched:
+                yield join_pieces(pieces)
 
     def fetch_objects(self, ranges: Sequence[OffsetRange]) -> Iterator[list[Any]]:
         """The same as objects of the package confluent_kafka, of a fetcher that is asked for these."""
         for pieces in self._fetch(ranges):
             yield [each for piece in pieces if isinstance(piece, ObjectPiece) for each in piece]
 
-    def _fetch(self, ranges: Sequence[OffsetRange]) -> Iterator[list[Fetched]]:
+    def _fetch(self, ranges: Sequence[OffsetRange]) -> Generator[list[Fetched], None, None]:
         for group in _group(ranges):
             parts = [_Part(each) for each in group]
             try:
