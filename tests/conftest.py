@@ -35,6 +35,15 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 # Compiling makes objects by the million, which stay: 6 of 86 seconds went into looking through them again and again.
 gc.set_threshold(50_000, 20, 100)
 
+_WITH_BACKEND = (
+    ("aggloom.runtime.local.harness", "Harness.__init__"),
+    ("aggloom.runtime.local.harness", "Harness.from_sql"),
+    ("aggloom.runtime.spark.api.query", "sql"),
+    ("aggloom.runtime.spark.api.window_aggregate", "window_aggregate"),
+    ("aggloom.local", "sql"),
+)
+"""Modules and their functions with a keyword `backend`, which is "numba" by default."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let a test drop rows without a warning, and skip tests of shortcuts where there are none.
@@ -72,6 +81,23 @@ def _session_of_test(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
     loaded = sys.modules.get("pyspark.sql")
     if loaded is not None:
         monkeypatch.setattr(loaded.SparkSession, "getActiveSession", lambda: None)
+
+
+@pytest.fixture(autouse=True)
+def _backend_of_test(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give a test with the mark `interpreted` handlers of plain Python where it names no backend.
+
+    Numba compiles a handler for seconds, for each query anew. That both backends do the same is tested without Spark.
+    """
+    if request.node.get_closest_marker("interpreted") is None:
+        return
+    for name, path in _WITH_BACKEND:
+        function: Any = sys.modules.get(name)
+        for part in path.split("."):
+            function = getattr(function, part, None)
+        if function is not None:
+            function = getattr(function, "__func__", function)
+            monkeypatch.setitem(function.__kwdefaults__, "backend", "python")
 
 
 @contextmanager

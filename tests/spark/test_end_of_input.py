@@ -102,6 +102,7 @@ def written(folder: Path, query: str, sink: str = "table", more: str = "") -> Pa
         "sql": query,
         "tables": settings,
         "dialect": "flink",
+        "backend": "python",
         "sink": sink,
         "checkpoint": "state",
     }
@@ -109,7 +110,9 @@ def written(folder: Path, query: str, sink: str = "table", more: str = "") -> Pa
     return file
 
 
-LIKE_ANOTHER = {"hop", "cumulate", "a total above", "window top", "first row"}
+LIKE_ANOTHER = {
+    *("hop", "cumulate", "session", "early and late", "a total above", "window top", "first row"),
+}
 """Queries that end as another one does on Spark; they run on the local engine."""
 
 

@@ -16,7 +16,7 @@ from aggloom.codegen.scalar.functions import FAMILIES, OWN_FAMILY
 from aggloom.codegen.scalar.samples import sample_table
 from aggloom.errors import UnsupportedExpressionError
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
 BATCH = sample_table()
 SAMPLES = [sql for each in FAMILIES[OWN_FAMILY] for sql in each.samples]

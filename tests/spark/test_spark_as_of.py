@@ -13,7 +13,7 @@ import pytest
 import aggloom as al
 from aggloom.runtime.spark.failures import await_end
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
 ORDERS = "id INT, currency STRING, t TIMESTAMP"
 RATES = "currency STRING, t TIMESTAMP, rate INT"

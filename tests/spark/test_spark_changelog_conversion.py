@@ -12,7 +12,7 @@ import pytest
 import aggloom as al
 from aggloom.runtime.spark.failures import await_end
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
 CHANGES = [
     *(("insert", "a", 1), ("insert", "b", 5), ("insert", "a", 2), ("insert", "a", 7)),

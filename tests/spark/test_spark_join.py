@@ -13,7 +13,7 @@ import aggloom as al
 from aggloom.runtime.local.harness import Harness
 from aggloom.runtime.spark.failures import await_end
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
 ORDERS = "id INT, customer INT, amount BIGINT"
 CUSTOMERS = "customer INT, name STRING"

@@ -17,7 +17,7 @@ import aggloom as al
 from aggloom.errors import AggloomError, SpecError
 from aggloom.runtime.spark.failures import await_end
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
 S = "id INT, k INT"
 DIM = "k INT, name STRING"

@@ -225,6 +225,7 @@ QUERIES = [
 ]
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("query", QUERIES)
 def test_batch_queries_agree_with_duckdb(spark: Any, query: str) -> None:
     t = net(3)

@@ -15,7 +15,7 @@ import aggloom as al
 from aggloom.runtime.spark.failures import await_end
 from aggloom.runtime.values.changelog import fold
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
 DDL = "id INT, a ARRAY<INT>, r ARRAY<STRUCT<x: INT, y: STRING>>, m MAP<STRING, INT>, s STRING"
 ROWS = [
