@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "ed1d167198742122"
-DIGEST = "6a6fdf26d2abeaab"
+SUPPORT = "9fe1ab6e4580a391"
+DIGEST = "9182b870b769f02e"
 
 
 class Inputs(NamedTuple):

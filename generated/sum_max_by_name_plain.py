@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "e6a2d3e0f9576221"
-DIGEST = "e8e28c830eb2295b"
+SUPPORT = "f18ae2d699951bf0"
+DIGEST = "15e7768b5d35692a"
 
 
 class Inputs(NamedTuple):
