@@ -95,10 +95,15 @@ def test_a_changelog_that_cannot_be_is_noticed() -> None:
             servers.changelog([*changes, wrong])
 
 
-def test_a_few_plans_strike_every_part() -> None:
+@pytest.mark.parametrize("engine", servers.PARTS)
+def test_a_few_plans_strike_every_part(engine: str) -> None:
+    parts = servers.PARTS[engine]
     for seed in range(50):
-        assert servers.plan(seed) == servers.plan(seed)
-        plans = [servers.plan(each) for each in range(seed, seed + len(servers.PARTS))]
-        assert {strike.part for plan in plans for strike in plan} == set(servers.PARTS)
-    ways = {(strike.part, strike.how) for seed in range(50) for strike in servers.plan(seed)}
-    assert {("driver", "jvm"), ("database", "SIGKILL"), ("worker", "daemon")} <= ways
+        assert servers.plan(seed, engine) == servers.plan(seed, engine)
+        plans = [servers.plan(each, engine) for each in range(seed, seed + len(parts))]
+        assert {strike.part for plan in plans for strike in plan} == set(parts)
+    ways = {
+        (strike.part, strike.how) for seed in range(50) for strike in servers.plan(seed, engine)
+    }
+    assert ("database", "SIGKILL") in ways
+    assert (("driver", "jvm") in ways) == (("worker", "daemon") in ways) == (engine == "spark")
