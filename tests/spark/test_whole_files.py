@@ -18,7 +18,7 @@ from aggloom.errors import DataError, InputFormatError
 
 pytest.importorskip("pyspark")
 
-from aggloom.runtime.connectors.files import source as sources
+from aggloom.runtime.connectors.files import frames
 from aggloom.runtime.operators.stateless import columns_read, step_of
 from aggloom.runtime.spark import (
     ProgressPrinter,
@@ -286,7 +286,7 @@ def test_directories_and_used_columns_alone(
         above = sql(f"SELECT COUNT(*) AS n FROM t WHERE {condition}", t=source)
         assert [row.n for row in above.collect()] == [2]
     # Where workers do not have the disk, the bytes of files come from Spark.
-    monkeypatch.setattr(sources, "on_this_disk", lambda *_: False)
+    monkeypatch.setattr(frames, "on_this_disk", lambda *_: False)
     elsewhere = read_changes(
         spark, str(tmp_path / "in"), "parquet", "v BIGINT, unused STRING, day INT", streaming=False
     )
