@@ -19,7 +19,7 @@ from aggloom.runtime.values.type_fit import (
     NANOSECONDS_HINT,
     fits,
     is_of_nanoseconds,
-    without_extension,
+    plain_array,
 )
 from aggloom.type_layout import is_variant
 
@@ -62,7 +62,7 @@ def arrow_rows(
     rows = table.num_rows
     if words.column is not None:
         column = (
-            _whole(table.column(change_places[0][1]))
+            plain_array(table.column(change_places[0][1]))
             if change_places
             else pa.nulls(rows, pa.string())
         )
@@ -70,7 +70,7 @@ def arrow_rows(
             raise words.missing_column(where, there.names)
         codes: Array = parse_kinds(words.read_kinds(column, where), where)
     elif change_places:
-        codes = parse_kinds(_whole(table.column(change_places[0][1])), where)
+        codes = parse_kinds(plain_array(table.column(change_places[0][1])), where)
     else:
         codes = np.zeros(rows, np.int8) if kinds is None else _codes(kinds, rows, where)
     if not columns:
@@ -107,7 +107,7 @@ def _column(table: Any, there: _Names, field: pa.Field, where: str) -> pa.Array:
     if place is None:
         hint = nearest(field.name, there.names)
         raise UnknownColumnError(f"{where}: there is no column {field.name!r}. {hint}")
-    column = _whole(table.column(place))
+    column = plain_array(table.column(place))
     if column.type == field.type:
         return column
     wrong = f"{where}: column {field.name!r} is {type_name(field.type)}"
@@ -134,16 +134,6 @@ def _variants(texts: pa.Array, wrong: str) -> pa.Array:
         return read_variants(texts)
     except ValueError as error:
         raise TypeMismatchError(f"{wrong}, and not all of it fits: {error}") from None
-
-
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    whole = column
-    if isinstance(column, pa.ChunkedArray):
-        # Arrow would copy a single piece, too.
-        whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    whole = without_extension(whole)
-    # Dictionaries are an encoding and not a type: operators know the values alone.
-    return whole.dictionary_decode() if pa.types.is_dictionary(whole.type) else whole
 
 
 def _codes(kinds: Any, rows: int, where: str) -> Array:

@@ -214,11 +214,10 @@ class Pipeline:
         """A Calc's rows, by Arrow, or by Spark for expressions that only it evaluates; of a result in several parts."""
         # A condition over an update may let one half pass: then it is an insertion or a deletion.
         is_shown = is_result or node.shows
-        # Of a result the two halves of an update are judged together.
-        parts = [rows] if is_shown and rows[1].any() else cut_evenly(rows, self.workers)
-        # Columns that are only picked cost nothing, and to join their parts would copy them.
-        if len(parts) > 1 and node.picked_columns is not None:
-            parts = [rows]
+        # Of a result the two halves of an update are judged together. Columns that are only picked cost nothing, and to
+        # join their parts would copy them.
+        is_one_part = (is_shown and rows[1].any()) or node.picked_columns is not None
+        parts = [rows] if is_one_part else cut_evenly(rows, self.workers)
         calls = [partial(self._calculate_part, node, part, is_shown) for part in parts]
         parts = self.workers.run(calls)
         # Below an operator they are joined: it would split each of them by bucket.

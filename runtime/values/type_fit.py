@@ -91,6 +91,15 @@ def without_extension(column: pa.Array) -> pa.Array:
     return column.storage if _is_json(column.type) else column
 
 
+def plain_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece, without an encoding or an extension type: operators know the values alone."""
+    if isinstance(column, pa.ChunkedArray):
+        # Arrow would copy a single piece, too.
+        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    column = without_extension(column)
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
 def is_of_nanoseconds(kind: pa.DataType) -> bool:
     """Tell whether a column has times in nanoseconds, which no type of a schema has."""
     return bool(pa.types.is_timestamp(kind) and kind.unit == "ns")

@@ -154,7 +154,7 @@ class TopicBroker:
                 try:
                     return question()
                 except (kafka_client(self._where).KafkaException, TimeoutError) as error:
-                    if time.monotonic() > end or any(word in _name(error) for word in _HOPELESS):
+                    if time.monotonic() > end or _is_hopeless(error):
                         raise broker_error(self._where, self._source, error) from error
                     _AWAY[servers] = unreachable(servers) or _text_of(error)
                 time.sleep(_PAUSE_SECONDS)
@@ -219,11 +219,15 @@ def _name(error: BaseException) -> str:
     return str(cause.name()) if hasattr(cause, "name") else ""
 
 
+def _is_hopeless(error: BaseException) -> bool:
+    """Tell whether the brokers would say the same however often they are asked."""
+    return any(word in _name(error) for word in _HOPELESS)
+
+
 def broker_error(where: str, source: KafkaSource, error: BaseException) -> DataError:
     """The error for what the client says of the brokers."""
     # A broker that refuses somebody is there.
-    is_hopeless = any(word in _name(error) for word in _HOPELESS)
-    if not is_hopeless and (why := unreachable(source.servers)):
+    if not _is_hopeless(error) and (why := unreachable(source.servers)):
         return DataError(
             f"{where}: no Kafka can be reached at {source.servers}: {why}. Correct the address, or start the brokers; "
             "nothing is lost, and the query goes on from the same checkpoint."

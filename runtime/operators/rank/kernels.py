@@ -51,10 +51,18 @@ def in_range(
 
 
 @kernel
+def _is_behind(words: Array, tiers: Array, row: int, other: int) -> bool:
+    """Tell whether a row has a higher number than one that arrived before it: of equals the first has the lower one."""
+    if words[row] != words[other]:
+        return bool(words[row] > words[other])
+    return bool(tiers[row] >= tiers[other])
+
+
+@kernel
 def keep_best(
     slots: Array, words: Array, tiers: Array, ends: Array, best: Array, keep: Array
 ) -> None:
-    """Mark the rows that have a number up to their end among those of their slot, which lie together as they came.
+    """Mark the rows that have a number up to their end among those of their slot, which lie together by arrival.
 
     best: int64[the largest end], for the kernel's own use.
     """
@@ -63,24 +71,16 @@ def keep_best(
         slot, end, count = slots[start], ends[start], 0
         r = start
         while r < len(slots) and slots[r] == slot:
-            if count == end and count > 0:
-                last = best[count - 1]
-                # Of equals the first to come has the lower number.
-                order = np.int64(words[r] > words[last]) - np.int64(words[r] < words[last])
-                if order > 0 or (order == 0 and tiers[r] >= tiers[last]):
-                    r += 1
-                    continue
-                keep[last] = False
-                count -= 1
-            if count < end:
-                at = count
-                while at > 0:
-                    other = best[at - 1]
-                    order = np.int64(words[r] > words[other]) - np.int64(words[r] < words[other])
-                    if order > 0 or (order == 0 and tiers[r] >= tiers[other]):
-                        break
-                    best[at] = other
-                    at -= 1
+            # The row goes behind those that have lower numbers; where it puts the last one out of range, that one goes.
+            at = count
+            while at > 0 and not _is_behind(words, tiers, r, best[at - 1]):
+                at -= 1
+            if at < end:
+                if count == end:
+                    count -= 1
+                    keep[best[count]] = False
+                for k in range(count, at, -1):
+                    best[k] = best[k - 1]
                 best[at] = r
                 count += 1
                 keep[r] = True

@@ -27,7 +27,7 @@ from aggloom.runtime.values.type_fit import (
     cut_nanoseconds,
     fits,
     is_of_nanoseconds,
-    without_extension,
+    plain_array,
 )
 from aggloom.type_layout import is_variant
 
@@ -192,7 +192,7 @@ class _Reader:
                 )
                 continue
             column = table.column(self._read[field.name]).slice(start, rows)
-            arrays.append(self._cast(_array(column), field))
+            arrays.append(self._cast(plain_array(column), field))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _cast(self, array: pa.Array, field: pa.Field) -> pa.Array:
@@ -252,12 +252,6 @@ class _Reader:
 def _source(content: pa.Buffer | Path) -> pa.NativeFile:
     """A file to read from. It is not mapped: one that became shorter would end the worker without a word."""
     return pa.OSFile(str(content)) if isinstance(content, Path) else pa.BufferReader(content)
-
-
-def _array(column: pa.ChunkedArray) -> pa.Array:
-    whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    whole = without_extension(whole)
-    return whole.dictionary_decode() if pa.types.is_dictionary(whole.type) else whole
 
 
 def _directories(path: str, base: str, schema: pa.Schema) -> dict[str, pa.Scalar]:
