@@ -44,7 +44,7 @@ def parse(
     spec_check.check_choices(input_changes, dialect)
     columns = to_schema(schema, dialect)
     with underline_errors(sql):
-        tree = parse_select(sql)
+        tree = parse_select(sql, dialect)
         table = tree.args["from_"].this
         names = {name for name in (table.name, table.alias) if name}
         return SelectBlock(tree, columns, dialect, names).content(input_changes)

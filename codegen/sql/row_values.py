@@ -1,6 +1,7 @@
 """Rows in a list of rows, `(a, b) IN ((1, 2), (3, 4))`, written out as comparisons of their fields.
 
-As in Spark a row is never NULL, and a NULL field equals a NULL field: the answer is TRUE or FALSE.
+In dialect `spark` a row is never NULL, and a NULL field equals a NULL field: the answer is TRUE or FALSE. In dialect
+`flink`, as in the SQL standard, the comparison of a NULL field is unknown.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ _MOST = 100
 """The most rows of a list that is written out. The planner would read longer ones too slowly; Spark evaluates them."""
 
 
-def compare_fields(tree: exp.Expression) -> None:
+def compare_fields(tree: exp.Expression, dialect: str) -> None:
     """Write out the lists of rows of a tree, up to a hundred rows; raises SqlError for one with other fields."""
+    equal_field = exp.EQ if dialect == "flink" else exp.NullSafeEQ
     for node in list(tree.find_all(exp.In)):
         rows = node.expressions
         if not isinstance(node.this, exp.Tuple) or not 0 < len(rows) <= _MOST:
@@ -26,15 +28,15 @@ def compare_fields(tree: exp.Expression) -> None:
         if not all(isinstance(row, exp.Tuple) for row in rows):
             continue
         equal: exp.Expression = exp.paren(
-            _halve([_equal(node.this, row) for row in rows], exp.Or), copy=False
+            _halve([_equal(node.this, row, equal_field) for row in rows], exp.Or), copy=False
         )
         if isinstance(node.parent, exp.Select) and node.arg_key == "expressions":
             equal = exp.Alias(this=equal, alias=exp.to_identifier(pretty(node), quoted=True))
         node.replace(equal)
 
 
-def _equal(left: exp.Tuple, right: exp.Tuple) -> exp.Expression:
-    """The condition under which two rows are equal."""
+def _equal(left: exp.Tuple, right: exp.Tuple, equal_field: type[exp.Binary]) -> exp.Expression:
+    """The condition under which two rows are equal; equal_field: the comparison of two fields."""
     own, other = left.expressions, right.expressions
     if len(own) != len(other):
         message = (
@@ -43,7 +45,7 @@ def _equal(left: exp.Tuple, right: exp.Tuple) -> exp.Expression:
         raise place_error(SqlError(message), right)
     pairs = zip(own, other, strict=True)
     fields: list[exp.Expression] = [
-        exp.NullSafeEQ(this=exp.paren(a), expression=exp.paren(b)) for a, b in pairs
+        equal_field(this=exp.paren(a), expression=exp.paren(b)) for a, b in pairs
     ]
     return exp.paren(_halve(fields, exp.And), copy=False)
 

@@ -61,9 +61,9 @@ _CONDITIONS: Final = ("where", "having", "qualify")
 _PLANNED: Final = "a single spec is one GROUP BY; plan the query with al.sql or al.Harness.from_sql"
 
 
-def parse_select(sql: str) -> exp.Select:
+def parse_select(sql: str, dialect: str = "spark") -> exp.Select:
     """The syntax tree of one SELECT over one table, without grouping sets: what a single spec can say."""
-    trees = statements(sql)
+    trees = statements(sql, dialect=dialect)
     if len(trees) != 1:
         raise SqlError(f"the SQL holds {len(trees)} statements; give exactly one SELECT.")
     tree = trees[0]
@@ -97,11 +97,14 @@ def parse_select(sql: str) -> exp.Select:
 
 
 def statements(
-    sql: str, expand: Callable[[exp.Expression], exp.Expression] | None = None
+    sql: str,
+    expand: Callable[[exp.Expression], exp.Expression] | None = None,
+    dialect: str = "spark",
 ) -> list[exp.Expression]:
     """The syntax trees of a script; raises SqlError with the place of what cannot be read.
 
-    expand: replaces calls of the script's own functions in a tree, before anything else looks at it.
+    expand: replaces calls of the script's own functions in a tree, before anything else looks at it. dialect: that of
+    comparisons.
     """
     trees = parse_trees(sql)
     # First of all: what a function's expression has is checked as if it stood in the query.
@@ -113,7 +116,7 @@ def statements(
         _name_clocks(tree)
         check_unread(tree)
         write_out(tree)
-        compare_fields(tree)
+        compare_fields(tree, dialect)
         join_table_functions(tree)
         _check_functions(tree)
         _make_queries_of_values(tree)

@@ -96,7 +96,8 @@ class ViewQuery:
 def read_script(sql: str, dialect: str = "spark") -> Script:
     """Return the parts of a script: `SET 'option' = 'value'; CREATE TEMPORARY VIEW v AS SELECT ...; SELECT ...`.
 
-    dialect: the dialect of the types of lookup tables' columns; streaming tables get their types from the planner.
+    dialect: the dialect of comparisons and of the types of lookup tables' columns; streaming tables get their types
+    from the planner.
     """
     if not isinstance(sql, str):
         raise SqlError(f"the SQL is a {type(sql).__name__}; give a text, as in 'SELECT ...'.")
@@ -117,7 +118,7 @@ def _read_script(sql: str, dialect: str) -> Script:
     text, hints = take_table_hints(text)
     text, created, target = _without_tables(text)
     expand = partial(expand_calls, functions=functions)
-    trees = statements(text, expand)
+    trees = statements(text, expand, dialect)
     created = apply_table_hints(hints, trees, created)
     for tree in trees:
         if isinstance(tree, exp.Create) and tree.kind == "VIEW":
@@ -214,10 +215,12 @@ def _find_uses(script: Script, dialect: str, expand: Expand) -> None:
             if name.casefold() in script.views:
                 raise DuplicateNameError(f"{name!r} is a table and a view; rename one.")
             # Computed columns make the table a view over the columns that it has, under its own name.
-            script.views[name.casefold()] = ViewQuery(_with_computed(script.text, table, expand))
+            script.views[name.casefold()] = ViewQuery(
+                _with_computed(script.text, table, expand, dialect)
+            )
 
 
-def _with_computed(sql: str, table: CreatedTable, expand: Expand) -> exp.Query:
+def _with_computed(sql: str, table: CreatedTable, expand: Expand, dialect: str) -> exp.Query:
     """The query of a table's columns, of which some are computed from those that it has."""
     columns = []
     for name in table.order:
@@ -225,7 +228,7 @@ def _with_computed(sql: str, table: CreatedTable, expand: Expand) -> exp.Query:
             columns.append(make_column(name))
             continue
         start, end = table.computed[name]
-        (tree,) = statements(_select_piece(sql, start, end), expand)
+        (tree,) = statements(_select_piece(sql, start, end), expand, dialect)
         columns.append(exp.alias_(tree.expressions[0], name, quoted=True))
     return exp.Select(expressions=columns, from_=exp.From(this=make_table(table.stored_name)))
 

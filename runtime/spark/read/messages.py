@@ -66,8 +66,8 @@ def read_messages(
     """The changes in a DataFrame's messages: the schema's columns and `_change_type`; streaming or batch.
 
     df: the messages. format: see docs/formats.md. schema: of the values. value, key: its columns of texts or bytes, as
-    Spark's Kafka source calls them; a key that is not there is none. keys: the columns that identify upserts
-    apart. unreadable: a message that cannot be read is an "error", a counted "drop", or goes with its bytes and the
+    Spark's Kafka source calls them; a key that is not there is none. keys: the columns that identify upserts.
+    unreadable: a message that cannot be read is an "error", a counted "drop", or goes with its bytes and the
     reason into Parquet files in the directory `side`. metadata: columns of the schema that no value has, each with its
     source, such as {"ts": "timestamp"}, for which the DataFrame needs the columns of Spark's Kafka source. options: of
     the format. Raises SpecError and its kin.
