@@ -25,7 +25,8 @@ def compare_fields(tree: exp.Expression, dialect: str) -> None:
         rows = node.expressions
         if not isinstance(node.this, exp.Tuple) or not 0 < len(rows) <= _MOST:
             continue
-        if not all(isinstance(row, exp.Tuple) for row in rows):
+        # The list of a PIVOT names columns; it is no condition.
+        if isinstance(node.parent, exp.Pivot) or not all(isinstance(r, exp.Tuple) for r in rows):
             continue
         equal: exp.Expression = exp.paren(
             _halve([_equal(node.this, row, equal_field) for row in rows], exp.Or), copy=False

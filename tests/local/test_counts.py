@@ -67,10 +67,10 @@ def test_a_row_that_is_none_is_shown_with_how_one_is_written(row: Any) -> None:
         assert harness.counts.rows == 0
 
 
-def progress(batch: int, ran: bool = True, told: tuple[str, ...] = ()) -> dict[str, Any]:
+def progress(batch: int, ran: bool = True, counts: tuple[str, ...] = ()) -> dict[str, Any]:
     """A batch's progress as Spark tells it, with metrics of an operator."""
     observed = {
-        'aggloom operators 0 #1: [4, "GROUP BY k"]': Row(told=list(told)),
+        'aggloom operators 0 #1: [4, "GROUP BY k"]': Row(counts=list(counts)),
         "aggloom result #1": Row(changes=2),
         "aggloom input 0 0 #1": Row(rows=3, files=1),
         "aggloom passed over #1": Row(refused=5, notices=2),
@@ -88,9 +88,9 @@ def test_a_batch_is_added_up_once_and_a_bucket_holds_what_it_said_last() -> None
     totals = Totals()
     assert not totals.add(progress(7, ran=False))
     # The bucket; rows, changes, orphans, late, expired, evicted; keys, windows, bytes.
-    assert totals.add(progress(7, told=("0,2,1,1,0,0,0,2,0,100", "1,1,1,0,0,0,0,1,0,50")))
-    assert not totals.add(progress(7, told=("0,9,9,9,9,9,9,2,0,100",)))
-    assert totals.add(progress(8, told=("1,3,2,1,0,0,0,9,0,60",)))
+    assert totals.add(progress(7, counts=("0,2,1,1,0,0,0,2,0,100", "1,1,1,0,0,0,0,1,0,50")))
+    assert not totals.add(progress(7, counts=("0,9,9,9,9,9,9,2,0,100",)))
+    assert totals.add(progress(8, counts=("1,3,2,1,0,0,0,9,0,60",)))
     counts = totals.counts
     assert (counts.batches, counts.rows, counts.changes, counts.refused) == (2, 6, 4, 10)
     assert counts.notices == 4 and "messages that are no rows: 4" in str(counts)

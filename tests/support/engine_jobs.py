@@ -68,9 +68,12 @@ def write_files(
         names = ("id", "customer", "amount", "at", "_change_type")
         lines = [json.dumps(dict(zip(names, (*row, kind), strict=True))) for kind, row in part]
         file = folder / f"part-{start + number:03d}.json"
-        file.write_text("".join(line + "\n" for line in lines), "utf-8")
+        # A query that follows the folder reads a file as soon as it has a name of its own, and only once.
+        aside = folder / f".{file.name}"
+        aside.write_text("".join(line + "\n" for line in lines), "utf-8")
         moment = 1_700_000_000 + start + number
-        os.utime(file, (moment, moment))
+        os.utime(aside, (moment, moment))
+        aside.rename(file)
 
 
 def job_over(folder: Path, query: str, checkpoint: Path, sink: Any = "table", **given: Any) -> Job:

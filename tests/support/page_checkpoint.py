@@ -65,7 +65,7 @@ def progress(batch: int, rows: int, operator: str, lag: Any = None) -> dict[str,
         "observedMetrics": {
             # The bucket; rows, changes, orphans, late, expired, evicted; keys, windows, bytes.
             f"aggloom operators 0 #1: {json.dumps([4, operator])}": Row(
-                told=[f"{batch % 4},{rows},2,1,0,0,0,2,0,1000"]
+                counts=[f"{batch % 4},{rows},2,1,0,0,0,2,0,1000"]
             ),
             "aggloom result #1": Row(changes=2),
         },
