@@ -192,7 +192,10 @@ def _by_cause(text: str) -> AggloomError:
             "one that it has seen before too (df.count() will do), and start again from the same checkpoint."
         )
     if not cause:
-        return _corrupt("Spark does not say why, as where a file of the checkpoint ends too early")
+        return _corrupt(
+            "Spark does not say why, as where one of its processes was killed, or where a file of the checkpoint ends "
+            "too early. Start again from the same checkpoint; if that fails too, the checkpoint is damaged"
+        )
     if _DAMAGE.search(cause):
         return _corrupt(f"the checkpoint cannot be read ({cause})")
     return AggloomError(f"the query failed: {cause}")

@@ -76,6 +76,8 @@ def opened(
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("request", lambda asked: asked.url.startswith(address[:16]) or said.append(asked.url))
     page.goto(address)
+    # On a busy machine a page that reads a lot is first one that says so, and loads itself anew.
+    page.wait_for_selector("meta[http-equiv=refresh]", state="detached")
     return page, said
 
 
