@@ -11,12 +11,15 @@ ROOMS := codegen runtime generated
 CONSTRAINTS = .ci/constraints-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])').txt
 # One more than there are processors: a worker that waits for a batch of Spark leaves a quarter of its own unused.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+SPREAD = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# Tests start processes by the hundred: without files of bytecode each compiles all modules anew, for two seconds.
+unexport PYTHONDONTWRITEBYTECODE
 CONSTRAINED = $(addprefix -c ,$(wildcard $(CONSTRAINTS)))
 NEXMARK = $(if $(EVENTS),--events $(EVENTS)) $(if $(QUERIES),--queries "$(QUERIES)") $(if $(CORRECTIONS),--corrections) $(if $(FORMAT),--format $(FORMAT)) \
   $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LIMIT),--limit $(LIMIT)) $(if $(AGAIN),--again) $(if $(UNCHECKED),--unchecked)
 
 .DEFAULT_GOAL := help
-.PHONY: chromium help demo demo-windows demo-cdc test test-quick test-plain soak sweep doors simulate chaos chaos-cdc damage moves mutations matrix clusters soak-stream dev check farm java postgres mysql kafka cases bench bench-full nexmark nexmark-flink figures generated docs site constraints fmt clean
+.PHONY: chromium help demo demo-windows demo-cdc test test-all test-quick test-plain soak sweep doors simulate chaos chaos-cdc damage moves mutations matrix clusters soak-stream dev check farm java postgres mysql kafka cases bench bench-full nexmark nexmark-flink figures generated docs site constraints fmt clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,11 +34,14 @@ demo-windows: $(READY) java ## run the second demo: delays by the hour and over 
 demo-cdc: $(READY) java postgres kafka ## run the third demo: PostgreSQL, Debezium, Kafka, aggloom and back: make demo-cdc ARGS=--kill
 	@$(BIN)/python examples/cdc.py $(ARGS)
 
-test: $(READY) java postgres mysql kafka chromium ## run every test
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+test: $(READY) java postgres mysql kafka chromium ## run the tests of every feature, of long families a sample (half an hour)
+	@$(BIN)/python -m pytest -m "not thorough" $(SPREAD) $(ARGS)
+
+test-all: $(READY) java postgres mysql kafka chromium ## run every test, each case of it (an hour)
+	@$(BIN)/python -m pytest $(SPREAD) $(ARGS)
 
 test-quick: $(READY) ## run the tests that need neither Spark nor long compiling
-	@$(BIN)/python -m pytest -m "not spark and not slow" -n auto $(ARGS)
+	@$(BIN)/python -m pytest -m "not spark and not slow and not thorough" -n auto $(ARGS)
 
 test-plain: $(READY) java postgres mysql kafka ## run the tests of Spark with AGGLOOM_PLATFORM=plain, without our shortcuts, one after the other (hours at first)
 	@AGGLOOM_PLATFORM=plain $(BIN)/python -m pytest -m spark $(ARGS)

@@ -45,18 +45,36 @@ _WITH_BACKEND = (
 """Modules and their functions with a keyword `backend`, which is "numba" by default."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let a test drop rows without a warning, and skip tests of shortcuts where there are none.
 
     Many tests drop rows on purpose. A mark, unlike a setting, also holds where `-W error` is asked for; a test that has
     one of its own keeps it. With the switch of the platform off there are no shortcuts to test.
     """
+    _mark_what_is_not_sampled(items)
     is_plain = os.environ.get("AGGLOOM_PLATFORM") == "plain"
     for item in items:
         if is_plain and item.get_closest_marker("shortcut"):
             item.add_marker(pytest.mark.skip(reason="a shortcut, which AGGLOOM_PLATFORM turns off"))
         if item.get_closest_marker("filterwarnings") is None:
             item.add_marker(pytest.mark.filterwarnings("ignore::aggloom.errors.DroppedRowsWarning"))
+
+
+def _mark_what_is_not_sampled(items: list[pytest.Item]) -> None:
+    """Mark the cases that `sampled(n)` leaves out as `thorough`: of each function n stay, at equal distances."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sampled") is not None:
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for each in cases.values():
+        mark = each[0].get_closest_marker("sampled")
+        assert mark is not None
+        (count,) = mark.args
+        kept = {place * len(each) // count for place in range(count)}
+        for place, item in enumerate(each):
+            if place not in kept:
+                item.add_marker(pytest.mark.thorough)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -90,6 +90,7 @@ def test_taking_an_example_back_leaves_nothing(name: str, example: Example) -> N
 @over
 @dialects
 @inputs
+@pytest.mark.sampled(60)
 def test_nothing_nulls_and_single_rows(
     family: str, domain: str, dialect: str, changes: str
 ) -> None:
@@ -134,6 +135,7 @@ def is_finite(value: Any) -> bool:
 
 @over
 @inputs
+@pytest.mark.sampled(40)
 def test_merging_any_parts_is_accumulating_the_whole(
     family: str, domain: str, changes: str
 ) -> None:
@@ -196,6 +198,7 @@ def test_both_kinds_of_input_agree_while_rows_only_come(family: str, domain: str
 
 
 @over
+@pytest.mark.sampled(20)
 def test_distinct_and_filter_are_a_choice_of_rows(family: str, domain: str) -> None:
     """Each call over the rows that it chooses, with neither clause, beside the call itself over all rows."""
     spec = laws(family, domain, "append", lambda call: call.distinct or call.filter)
@@ -221,6 +224,7 @@ def chosen(spec: AggSpec, plain: AggSpec, call: AggCall, rows: Sequence[Row]) ->
 
 
 @over
+@pytest.mark.sampled(30)
 def test_a_restored_state_goes_on_as_if_nothing_had_happened(family: str, domain: str) -> None:
     spec = laws(family, domain)
     changes = changes_for(rows_for(spec, 10), 10)

@@ -314,6 +314,7 @@ INPUTS = {
 
 
 @pytest.mark.parametrize("order", list(INPUTS))
+@pytest.mark.sampled(2)
 def test_summaries_are_within_their_bound_and_bounded(order: str) -> None:
     values = INPUTS[order](np.random.default_rng(3))
     whole, merged = (_Subject("quantiles", 100, plain=False) for _ in range(2))

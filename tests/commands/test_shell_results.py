@@ -64,6 +64,7 @@ def duck_rows(sql: str) -> list[str]:
         "SELECT SUM(n) AS s FROM 'parts/*.csv' GROUP BY k ORDER BY k DESC",
     ],
 )
+@pytest.mark.sampled(4)
 def test_rows_come_in_the_order_that_the_query_says(there: Path, sql: str) -> None:
     assert rows_of(sql) == duck_rows(sql) != []
 

@@ -66,6 +66,7 @@ def run(job: Job) -> None:
 
 
 @pytest.mark.parametrize("seed", range(_FIRST, _FIRST + _COUNT))
+@pytest.mark.sampled(3)
 def test_carried_columns_give_duckdbs_table(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

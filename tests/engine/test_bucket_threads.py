@@ -58,6 +58,7 @@ def run_in(threads: int, job: Any, place: Path) -> tuple[list[Any], dict[Any, An
 @pytest.mark.parametrize(
     "name", ["sums", "distinct", "join", "rank", "windows", "nested", "filter"]
 )
+@pytest.mark.sampled(3)
 def test_threads_change_nothing(name: str, tmp_path: Path, threads_seen: set[str]) -> None:
     changes = random_changes(13, 400, retracts=name != "windows")
     write_files(tmp_path / "in", changes, 4)

@@ -120,6 +120,7 @@ def entries(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("backend", ["python", "numba"])
 @pytest.mark.parametrize("query", KEYED)
+@pytest.mark.sampled(11)
 def test_all_else_is_as_if_the_subject_had_never_come(
     query: str, backend: str, tmp_path: Path, entries: None
 ) -> None:

@@ -78,6 +78,7 @@ def sums(rows: list[lakes.Row]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.sampled(3)
 def test_a_query_follows_the_table(seed: int, make: Make, tmp_path: Path) -> None:
     """Runs that end between versions, kills between sink and commit, a limit of versions."""
     rng = random.Random(seed)

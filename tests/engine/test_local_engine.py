@@ -95,6 +95,7 @@ def killing(after: int, step: str) -> Callable[..., None]:
 
 @pytest.mark.parametrize("step", ["before", "half", "after"])
 @pytest.mark.parametrize("query", ["sums", "windows"])
+@pytest.mark.sampled(2)
 def test_a_kill_at_any_file_leaves_each_change_once(
     query: str, step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

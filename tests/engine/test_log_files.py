@@ -52,6 +52,7 @@ def test_a_large_log_lies_in_files_that_go(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("step", ["before", "half", "after", "unnamed", "named"])
 @pytest.mark.parametrize("query", ["sums", "windows"])
+@pytest.mark.sampled(3)
 def test_a_kill_at_any_log_leaves_each_change_once(
     query: str, step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ _MOST = 6
 
 
 @pytest.mark.parametrize("seed", range(_COUNT))
+@pytest.mark.sampled(4)
 def test_a_loss_of_power_loses_nothing(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ def test_files_in_a_harness(tmp_path: Path, form: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.sampled(6)
 def test_files_on_spark(spark: Any, tmp_path: Path, form: str) -> None:
     name, content, more, rows = FORMS[form]
     (tmp_path / name).write_bytes(content)

@@ -100,6 +100,7 @@ def test_a_harness_reads_what_was_written(tmp_path: Path, seed: int) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("first", range(0, 30, 10))
+@pytest.mark.sampled(1)
 def test_spark_reads_what_a_harness_reads(spark: Any, tmp_path: Path, first: int) -> None:
     for seed in range(first, first + 10):
         content, options, _ = make_file(random.Random(seed))

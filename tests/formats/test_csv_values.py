@@ -89,6 +89,7 @@ def test_values_are_those_of_spark(spark: Any, tmp_path: Path, kind: str) -> Non
 
 @pytest.mark.spark
 @pytest.mark.parametrize(("kind", "text"), [(k, t) for k, texts in REFUSED.items() for t in texts])
+@pytest.mark.sampled(8)
 def test_what_is_no_value_is_refused(spark: Any, tmp_path: Path, kind: str, text: str) -> None:
     path = put(tmp_path / "t", text)
     with pytest.raises(InputFormatError, match=r"column '[aA]' cannot hold"):

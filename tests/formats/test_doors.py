@@ -177,6 +177,7 @@ def _read(spark: Any, door: str, path: str, ddl: str = DDL, **options: Any) -> l
 
 
 @pytest.mark.parametrize(("door", "content", "why"), BAD)
+@pytest.mark.sampled(26)
 def test_bad_input_is_refused_by_name(
     spark: Any, tmp_path: Path, door: str, content: Any, why: str | None
 ) -> None:
@@ -254,6 +255,7 @@ GOOD = [
 
 
 @pytest.mark.parametrize(("door", "contents", "options", "rows"), GOOD)
+@pytest.mark.sampled(8)
 def test_what_looks_odd_is_read(
     spark: Any, tmp_path: Path, door: str, contents: Any, options: Any, rows: Any
 ) -> None:
@@ -301,6 +303,7 @@ STREAMED: dict[str, tuple[list[Any], Any]] = {
 
 
 @pytest.mark.parametrize("door", STREAMED)
+@pytest.mark.sampled(2)
 def test_a_stream_reads_the_good_and_stops_at_the_bad(
     spark: Any, tmp_path: Path, door: str
 ) -> None:

@@ -59,6 +59,7 @@ DIRECTORIES = [
 
 @pytest.mark.spark
 @pytest.mark.parametrize(("names", "read"), DIRECTORIES)
+@pytest.mark.sampled(3)
 def test_a_directory_is_the_same_at_every_door(
     spark: Any,
     tmp_path: Path,

@@ -89,6 +89,7 @@ FILES = {
 
 @pytest.mark.spark
 @pytest.mark.parametrize("format", FILES)
+@pytest.mark.sampled(1)
 def test_a_stream_reads_files_by_name(spark: Any, tmp_path: Path, format: str) -> None:
     def put(name: str, at: int, *rows: tuple[str, str]) -> None:
         table = pa.Table.from_pylist([dict(zip(("op", "k"), row, strict=True)) for row in rows])

@@ -60,6 +60,7 @@ def numbers(format: str, value: str) -> str:
         ("jsonl", "7.5", "12345678901234567890", False),
     ],
 )
+@pytest.mark.sampled(3)
 def test_a_file_that_comes_later(
     spark: Any, tmp_path: Path, format: str, first: str, later: str, whole_files: bool
 ) -> None:

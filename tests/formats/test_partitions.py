@@ -73,6 +73,7 @@ def test_directories_are_columns_in_a_harness(tmp_path: Path, format: str) -> No
 
 @pytest.mark.spark
 @pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.sampled(1)
 def test_directories_are_columns_on_spark(spark: Any, tmp_path: Path, format: str) -> None:
     path = put(tmp_path / "in", format, DIRECTORIES)
     for schema in ("k STRING, v INT", "v INT, K STRING"):

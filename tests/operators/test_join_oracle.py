@@ -149,6 +149,7 @@ def run(sql: str, seed: int, **options: Any) -> None:
 @pytest.mark.parametrize("name", CHOSEN)
 @some
 @given(seed=st.integers(0, 10**6), per_record=st.booleans(), fused=st.booleans())
+@pytest.mark.sampled(4)
 def test_tables_with_keys_give_duckdbs_table(
     name: str, seed: int, per_record: bool, fused: bool
 ) -> None:
@@ -185,6 +186,7 @@ SPREAD = {
     per_record=st.booleans(),
     two=st.booleans(),
 )
+@pytest.mark.sampled(2)
 def test_joins_whose_keys_are_spread_give_duckdbs_table(
     name: str, seed: int, buckets: int, per_record: bool, two: bool
 ) -> None:

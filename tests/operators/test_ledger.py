@@ -82,6 +82,7 @@ def balances(changes: list[Change]) -> dict[int, float]:
 
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("amount", ["DOUBLE", "DECIMAL(10,2)"])
+@pytest.mark.sampled(4)
 def test_the_total_is_zero_after_every_batch(plan: str, amount: str) -> None:
     schema = {"transfers": SCHEMA.format(amount)}
     for seed in range(3):

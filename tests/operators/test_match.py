@@ -61,6 +61,7 @@ def run(
 
 
 @pytest.mark.parametrize("seed", range(_FIRST, _FIRST + _COUNT))
+@pytest.mark.sampled(5)
 def test_random_patterns(seed: int) -> None:
     rng = random.Random(seed)
     query = match_model.random_query(rng)

@@ -77,6 +77,7 @@ def run_over_changes(query: Query, rng: random.Random, backend: Any = "python") 
 
 
 @pytest.mark.parametrize("seed", range(_FIRST, _FIRST + _COUNT))
+@pytest.mark.sampled(4)
 def test_random_changes(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
     monkeypatch.setattr(corrections, "_ROOM", rng.choice([1, 3, 64]))

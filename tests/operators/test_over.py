@@ -54,6 +54,7 @@ def outcome(sql: str, *bundles: list[Row], **options: Any) -> list[list[Row]]:
 
 
 @pytest.mark.parametrize("seed", range(24))
+@pytest.mark.sampled(8)
 def test_random_queries_beside_duckdb(seed: int) -> None:
     over_queries.run(seed, duckdb.connect())
 

@@ -105,6 +105,7 @@ def random_changes(draw: random.Random, live: list[Row], number: int) -> list[Ro
 
 @pytest.mark.parametrize("exclude", EXCLUDES)
 @pytest.mark.parametrize("frame", FRAMES)
+@pytest.mark.sampled(14)
 def test_frames_beside_their_rows(frame: str, exclude: str) -> None:
     over = f"OVER (PARTITION BY g ORDER BY o {frame} EXCLUDE {exclude})"
     items = ", ".join(f"{item} {over} AS w{n}" for n, item in enumerate(ITEMS))

@@ -19,6 +19,7 @@ from aggloom.runtime.values.changelog import fold
 
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.sampled(6)
 def test_the_table_is_duckdbs_after_every_batch(name: str, seed: int) -> None:
     draws = random.Random(seed)
     options = PlanOptions.of(

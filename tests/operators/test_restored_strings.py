@@ -44,6 +44,7 @@ COMPILED = [(call, "append") for call in APPENDED] + [(call, "retract") for call
         *((*each, "numba") for each in COMPILED),
     ],
 )
+@pytest.mark.sampled(10)
 def test_calls_that_pack_values_are_restored(call: str, changes: str, backend: str) -> None:
     rows = [("+I", n % 3, f"text{n}é" * (n % 4 + 1), n * 1_000_003, n / 2) for n in range(40)]
     restored(f"SELECT k, {call} AS c FROM t GROUP BY k", SCHEMA, rows, changes, backend)

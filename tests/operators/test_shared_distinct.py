@@ -69,6 +69,7 @@ def counted(rows: list[tuple[Any, ...]], *names: str) -> dict[int, dict[str, int
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.sampled(1)
 def test_calls_that_come_and_go_keep_what_the_others_met(backend: Backend) -> None:
     # One call alone has counts, several have bits: each step copies the one into the other, or keeps the kind.
     steps = [("c", "cf", "cg"), ("cg", "c"), ("c",), ("c", "cf")]

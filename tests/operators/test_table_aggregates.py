@@ -61,6 +61,7 @@ rows_ = st.tuples(
 @pytest.mark.parametrize("function", MODELS)
 @examples(12)
 @given(data=st.data())
+@pytest.mark.sampled(2)
 def test_rows_are_those_of_a_plain_model(function: str, data: st.DataObject) -> None:
     retracts = function not in APPEND_ONLY and data.draw(st.booleans())
     changes = "retract" if retracts else "append"

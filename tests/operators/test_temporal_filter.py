@@ -74,6 +74,7 @@ def follow(
 
 
 @pytest.mark.parametrize("condition", CONDITIONS, ids=CONDITION_IDS)
+@pytest.mark.sampled(7)
 def test_the_table_is_what_the_condition_says_at_every_moment(condition: Condition) -> None:
     follow(f"SELECT * FROM t WHERE {condition.sql}", condition, 1)
     follow(f"SELECT * FROM t WHERE {condition.sql}", condition, 2, input_changes="append")

@@ -35,6 +35,7 @@ def wanted() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_from_database_to_database(tmp_path: Path) -> None:
     import cdc
 

@@ -322,6 +322,7 @@ def test_a_change_of_calls_reaches_every_bucket_at_once(
 
 @pytest.mark.spark
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
+@pytest.mark.sampled(1)
 def test_a_file_that_vanishes_before_the_retry_is_named(
     spark: Any, tmp_path: Path, format: str, caplog: pytest.LogCaptureFixture
 ) -> None:

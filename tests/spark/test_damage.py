@@ -72,6 +72,7 @@ def test_every_kind_of_file_is_there(patient: Patient) -> None:
 @pytest.mark.parametrize(
     ("kind", "damage"), ALL if os.environ.get("AGGLOOM_DAMAGES") == "all" else FEW
 )
+@pytest.mark.sampled(5)
 def test_damage_is_cured_or_refused(patient: Patient, kind: str, damage: str) -> None:
     refused = patient.treat(kind, damage)
     if (kind, damage) in CURED:

@@ -131,6 +131,7 @@ def wanted(job: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.sampled(4)
 def test_a_run_gives_the_table_of_the_shell(spark: Any, tmp_path: Path, name: str) -> None:
     query = QUERIES[name]
     engine = ("--engine", "local" if name in LIKE_ANOTHER else "spark")
@@ -162,6 +163,7 @@ def changes(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("killed", ["before it is planned", "planned", "written"])
+@pytest.mark.sampled(1)
 def test_a_run_that_is_killed_before_its_last_batch_is_completed_by_the_next(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: str
 ) -> None:

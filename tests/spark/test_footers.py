@@ -112,6 +112,7 @@ def without_rows(path: Path) -> None:
         (without_rows, ""),
     ],
 )
+@pytest.mark.sampled(5)
 def test_files_that_spark_would_read_without_a_word(
     spark: Any,
     tmp_path: Path,

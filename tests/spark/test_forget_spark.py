@@ -66,6 +66,7 @@ def beside(root: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("query", ["nested", "join"])
+@pytest.mark.sampled(1)
 def test_all_else_is_as_if_the_subject_had_never_come(
     spark: Any, query: str, tmp_path: Path
 ) -> None:
@@ -93,6 +94,7 @@ WRITERS = ("aggloom.move", "aggloom.forget.on_spark", "aggloom.runtime.spark.mov
 
 
 @pytest.mark.parametrize("step", STEPS)
+@pytest.mark.sampled(1)
 def test_a_kill_is_made_good(spark: Any, tmp_path: Path, step: int) -> None:
     job = run_query(spark, tmp_path, "sums")
     wanted = rows_without(tmp_path, "sums", draw_changes(5, 90))

@@ -14,6 +14,7 @@ OLDEST = "4.0"
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.thorough
 def test_the_oldest_spark_goes_on_after_a_kill(tmp_path: Path) -> None:
     try:
         python = older_sparks.python_of(OLDEST)

@@ -117,6 +117,7 @@ def test_numba_compiles_by_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_spark_runs_without_any_of_it(tmp_path: Path) -> None:
     found = told_by(ON_SPARK, str(tmp_path), plain=True)
     assert found["rows"] == [["a", 4], ["b", 2]]

@@ -23,6 +23,7 @@ FILTERS = {"lowered": "n > 1", "by Spark": "n > 1 AND LN(n) > 0"}
 
 
 @pytest.mark.parametrize("condition", FILTERS.values(), ids=FILTERS.keys())
+@pytest.mark.sampled(1)
 def test_filters_below_a_log_give_whole_changes(spark: Any, condition: str) -> None:
     df = spark.createDataFrame(CHANGES, "_change_type STRING, k STRING, v INT").coalesce(1)
     sums = "SELECT k, COUNT(*) AS n, SUM(v) AS s FROM t GROUP BY k"

@@ -53,6 +53,7 @@ def given(spark: Any, path: Path, door: str) -> Any:
         ("SELECT a.k, b.k AS o FROM t AS a JOIN t AS b ON a.ts = b.ts AND a.k < b.k", [(1, 2)]),
     ],
 )
+@pytest.mark.sampled(3)
 def test_digits_that_are_declared(
     spark: Any, tmp_path: Path, door: str, query: str, rows: list[Any]
 ) -> None:

@@ -108,6 +108,7 @@ BEST = (
 
 
 @repartitions
+@pytest.mark.thorough
 def test_a_rank_is_repartitioned(job: Job, spark: Any) -> None:
     assert job.run(BEST, buckets=5) == job.expected(BEST)
     al.repartition(spark, job.checkpoint, 3)
@@ -116,6 +117,7 @@ def test_a_rank_is_repartitioned(job: Job, spark: Any) -> None:
 
 
 @repartitions
+@pytest.mark.thorough
 def test_a_database_goes_on_after_a_repartition(job: Job, spark: Any) -> None:
     file = job.path / "database"
     sink = {"kind": "database", "driver": "sqlite3", "connect": str(file), "table": "totals"}
@@ -146,6 +148,7 @@ def test_a_database_goes_on_after_a_repartition(job: Job, spark: Any) -> None:
 
 
 @repartitions
+@pytest.mark.thorough
 def test_repartitions_of_which_spark_keeps_one_batch(job: Job, spark: Any) -> None:
     retain = "spark.sql.streaming.minBatchesToRetain"
     before = spark.conf.get(retain)

@@ -141,6 +141,7 @@ def test_the_command_line(checkpoint: Path, spark: Any) -> None:
     assert "'nam' is no column of the key. Did you mean 'name'?" in wrong.output
 
 
+@pytest.mark.thorough
 def test_windows_in_two_phases(spark: Any, tmp_path: Path) -> None:
     rows = [{"name": "a", "ts": f"2020-01-01T00:00:{s:02d}Z", "cnt": s} for s in range(0, 40, 4)]
     for number in range(2):

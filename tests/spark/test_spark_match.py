@@ -67,6 +67,7 @@ CHANGES = (
 KINDS = {"+I": "insert", "-U": "update_preimage", "+U": "update_postimage", "-D": "delete"}
 
 
+@pytest.mark.thorough
 def test_changes_over_restarts(spark: Any, tmp_path: Path) -> None:
     """Each start reads one more file; the table has the matches of the rows that are there."""
     source, checkpoint = tmp_path / "in", tmp_path / "checkpoint"

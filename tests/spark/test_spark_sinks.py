@@ -158,6 +158,7 @@ def test_a_run_without_a_checkpoint_leaves_nothing(
 
 
 @pytest.mark.parametrize("query", [QUERY, "SELECT name, cnt FROM t"])
+@pytest.mark.sampled(1)
 def test_files_of_another_checkpoint_stay(
     spark: Any, tmp_path: Path, query: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,6 +203,7 @@ def test_files_of_another_checkpoint_stay(
 
 @pytest.mark.parametrize("sink", ["jsonl", "parquet"])
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+@pytest.mark.sampled(2)
 def test_files_hold_every_value_as_it_is(spark: Any, tmp_path: Path, sink: str, zone: str) -> None:
     ddl = (
         "k STRING, at TIMESTAMP, wall TIMESTAMP_NTZ, day DATE, clock TIME, d DOUBLE, f FLOAT, m DECIMAL(20,5), "

@@ -143,6 +143,7 @@ def plain(batches: list[list[Row]]) -> list[Counter[Row]]:
 
 
 @pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.sampled(3)
 def test_batches_equal_the_harness_over_a_restart(spark: Any, tmp_path: Path, name: str) -> None:
     window = WINDOWS[name]
     for batch in range(3):
@@ -220,6 +221,7 @@ def test_batch_queries_close_every_window(spark: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", ["{}", "SELECT k, SUM(s) AS s FROM ({}) GROUP BY k"])
+@pytest.mark.sampled(1)
 def test_a_time_to_live_leaves_windows_as_they_are(spark: Any, tmp_path: Path, shape: str) -> None:
     """All files in one batch: the windows fire in the batch without rows that follows it."""
     for batch in range(3):

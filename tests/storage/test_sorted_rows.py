@@ -186,6 +186,7 @@ def expected(where: Any, values: Any) -> tuple[Any, Any, Any]:
 @pytest.mark.parametrize(
     ("slots", "kind"), [(1, "rising"), (1, "random"), (1, "ties"), (1_000_000, "random")]
 )
+@pytest.mark.sampled(1)
 def test_a_million_rows(slots: int, kind: str) -> None:
     """One slot of a million rows, a million slots of one: bytes as stated; half of them gone."""
     rows, arena, rng = 1_000_000, Arena(), np.random.default_rng(1)

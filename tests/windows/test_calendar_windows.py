@@ -105,6 +105,7 @@ WINDOWS: dict[str, Any] = {
 @pytest.mark.parametrize("changes", ["append", "retract"])
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
 @pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.sampled(9)
 def test_windows_that_share_days(window: str, zone: str, changes: str) -> None:
     windows, size, step = WINDOWS[window]
     query = f"""SELECT k, window_start, window_end, COUNT(*) AS n, SUM(v) AS s, MAX(v) AS m

@@ -156,6 +156,7 @@ def agree(name: str, made: list[Bundle], backend: Backend, **options: Any) -> No
 @pytest.mark.parametrize("name", WINDOWINGS)
 @some
 @given(made=bundles(retracting=False))
+@pytest.mark.sampled(12)
 def test_rows_that_are_added_give_what_the_model_says(name: str, made: list[Bundle]) -> None:
     agree(name, made, "python")
 
@@ -163,6 +164,7 @@ def test_rows_that_are_added_give_what_the_model_says(name: str, made: list[Bund
 @pytest.mark.parametrize("name", [n for n in WINDOWINGS if "purging" not in n and n != "count"])
 @some
 @given(made=bundles(retracting=True), update_before=st.booleans())
+@pytest.mark.sampled(10)
 def test_changes_give_what_the_model_says(
     name: str, made: list[Bundle], update_before: bool
 ) -> None:

@@ -82,6 +82,7 @@ def grouped(spec: AggSpec, changes: list[tuple[Any, ...]]) -> tuple[Any, ...] | 
 @pytest.mark.parametrize(
     ("family", "domain", "changes"), [*covering("append"), *covering("retract")]
 )
+@pytest.mark.sampled(4)
 def test_a_window_is_a_group_of_its_rows(family: str, domain: str, changes: str) -> None:
     spec = chunk(family, domain, dialect_of(domain), changes)
     assert spec is not None

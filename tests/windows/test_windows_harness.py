@@ -89,6 +89,7 @@ def told(sql: str, story: list[Any], cut: int, **ways: Any) -> tuple[list[Counte
 @pytest.mark.parametrize("window", TABLES)
 @examples(12)
 @given(story=stories(), cut=st.integers(1, 12))
+@pytest.mark.sampled(2)
 def test_every_plan_gives_the_same_windows(window: str, story: list[Any], cut: int) -> None:
     # What comes too early is kept, so that two phases are sound; here nothing does.
     keep = {"on_orphan_retraction": "keep"}
@@ -112,6 +113,7 @@ def test_two_phases_are_planned_where_they_are_told() -> None:
 @pytest.mark.parametrize("window", TABLES)
 @examples(10)
 @given(story=stories())
+@pytest.mark.sampled(2)
 def test_corrections_add_up_in_every_plan(window: str, story: list[Any]) -> None:
     """With allowed lateness messages depend on the cut; the table after each watermark does not."""
     keep = {"on_orphan_retraction": "keep", "allow_lateness": "15 s"}

@@ -168,6 +168,7 @@ def _sessions(assigner: Session, rows: list[Any]) -> dict[str | None, list[tuple
 
 @pytest.mark.parametrize("assigner", ASSIGNERS, ids=lambda each: each.text)
 @pytest.mark.parametrize("lateness", [0, 50])
+@pytest.mark.sampled(7)
 def test_state_returns_to_its_fixed_size(assigner: Assigner, lateness: int, tmp_path: Path) -> None:
     from aggloom.runtime.values.clock import Clock
 
