@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -26,6 +27,17 @@ class Equality:
 def column_names(node: exp.Expression) -> set[str]:
     """The columns that an expression reads."""
     return {column.name for column in node.find_all(exp.Column)}
+
+
+def connect_all(
+    conditions: list[exp.Expression], connect: Callable[..., exp.Expression]
+) -> exp.Expression:
+    """The conditions connected as a balanced tree, so that a long list does not nest deeply; connect: And or Or."""
+    if len(conditions) == 1:
+        return conditions[0]
+    middle = len(conditions) // 2
+    left, right = (connect_all(part, connect) for part in (conditions[:middle], conditions[middle:]))
+    return connect(this=exp.paren(left, copy=False), expression=exp.paren(right, copy=False))
 
 
 def equality(node: exp.Expression) -> Equality | None:

@@ -1,15 +1,14 @@
-"""Rows in a list of rows, `(a, b) IN ((1, 2), (3, 4))`, written out as comparisons of their fields.
+"""Rows that are compared, `(a, b) IN ((1, 2), (3, 4))` or `(a, b) < (1, 2)`, written out by their fields.
 
-In dialect `spark` a row is never NULL, and a NULL field equals a NULL field: the answer is TRUE or FALSE. In dialect
-`flink`, as in the SQL standard, the comparison of a NULL field is unknown.
+In dialect `spark` a row is never NULL, a NULL field equals a NULL field and is less than any value: the answer is TRUE
+or FALSE. In dialect `flink`, as in the SQL standard, the comparison of a NULL field is unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from sqlglot import exp
 
+from aggloom.codegen.sql.conditions import connect_all
 from aggloom.codegen.sql.errors import place_error
 from aggloom.codegen.sql.scope import pretty
 from aggloom.errors import SqlError
@@ -18,45 +17,94 @@ _MOST = 100
 """The most rows of a list that is written out. The planner would read longer ones too slowly; Spark evaluates them."""
 
 
+_EQUAL = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ)
+_MIRRORED = {exp.GT: exp.LT, exp.GTE: exp.LTE}
+
+
 def compare_fields(tree: exp.Expression, dialect: str) -> None:
-    """Write out the lists of rows of a tree, up to a hundred rows; raises SqlError for one with other fields."""
-    equal_field = exp.EQ if dialect == "flink" else exp.NullSafeEQ
-    for node in list(tree.find_all(exp.In)):
-        rows = node.expressions
-        if not isinstance(node.this, exp.Tuple) or not 0 < len(rows) <= _MOST:
+    """Write out the comparisons of rows of a tree, lists of rows up to a hundred; raises SqlError for other fields."""
+    standard = dialect == "flink"
+    for node in list(tree.find_all(exp.In, *_EQUAL, exp.LT, exp.LTE, exp.GT, exp.GTE)):
+        if not isinstance(node.this, exp.Tuple):
             continue
-        # The list of a PIVOT names columns; it is no condition.
-        if isinstance(node.parent, exp.Pivot) or not all(isinstance(r, exp.Tuple) for r in rows):
+        condition = _of_list(node, standard) if isinstance(node, exp.In) else _of_two(node, standard)
+        if condition is None:
             continue
-        equal: exp.Expression = exp.paren(
-            _halve([_equal(node.this, row, equal_field) for row in rows], exp.Or), copy=False
-        )
+        condition = exp.paren(condition, copy=False)
         if isinstance(node.parent, exp.Select) and node.arg_key == "expressions":
-            equal = exp.Alias(this=equal, alias=exp.to_identifier(pretty(node), quoted=True))
-        node.replace(equal)
+            condition = exp.Alias(
+                this=condition, alias=exp.to_identifier(pretty(node), quoted=True)
+            )
+        node.replace(condition)
 
 
-def _equal(left: exp.Tuple, right: exp.Tuple, equal_field: type[exp.Binary]) -> exp.Expression:
-    """The condition under which two rows are equal; equal_field: the comparison of two fields."""
+def _of_list(node: exp.In, standard: bool) -> exp.Expression | None:
+    """A row is among the rows of a list; None where the list has anything but rows, or too many."""
+    rows = node.expressions
+    # The list of a PIVOT names columns; it is no condition.
+    if isinstance(node.parent, exp.Pivot) or not 0 < len(rows) <= _MOST:
+        return None
+    if not all(isinstance(row, exp.Tuple) for row in rows):
+        return None
+    equal = exp.EQ if standard else exp.NullSafeEQ
+    return connect_all([_equal(_pairs(node.this, row), equal) for row in rows], exp.Or)
+
+
+def _of_two(node: exp.Expression, standard: bool) -> exp.Expression | None:
+    """A row beside another one; None where the other side is none."""
+    if not isinstance(node.expression, exp.Tuple):
+        return None
+    pairs = _pairs(node.this, node.expression)
+    if isinstance(node, _EQUAL):
+        has_nulls = isinstance(node, exp.EQ | exp.NEQ) and standard
+        equal = _equal(pairs, exp.EQ if has_nulls else exp.NullSafeEQ)
+        return exp.Not(this=equal) if isinstance(node, exp.NEQ | exp.NullSafeNEQ) else equal
+    form = type(node)
+    if form in _MIRRORED:
+        form, pairs = _MIRRORED[form], [(b, a) for a, b in pairs]
+    return _precedes(pairs, form is exp.LTE, standard)
+
+
+def _pairs(left: exp.Tuple, right: exp.Tuple) -> list[tuple[exp.Expression, exp.Expression]]:
+    """The fields of two rows, side by side; raises SqlError if one row has more of them."""
     own, other = left.expressions, right.expressions
     if len(own) != len(other):
         message = (
-            f"a row of {len(other)} in a list for rows of {len(own)}; write {len(own)} values."
+            f"a row of {len(other)} is compared with a row of {len(own)}; write {len(own)} values."
         )
         raise place_error(SqlError(message), right)
-    pairs = zip(own, other, strict=True)
-    fields: list[exp.Expression] = [
-        equal_field(this=exp.paren(a), expression=exp.paren(b)) for a, b in pairs
-    ]
-    return exp.paren(_halve(fields, exp.And), copy=False)
+    return list(zip(own, other, strict=True))
 
 
-def _halve(
-    conditions: list[exp.Expression], connect: Callable[..., exp.Expression]
+def _compare(form: type[exp.Binary], a: exp.Expression, b: exp.Expression) -> exp.Binary:
+    return form(this=exp.paren(a), expression=exp.paren(b))
+
+
+def _equal(
+    pairs: list[tuple[exp.Expression, exp.Expression]], form: type[exp.Binary]
 ) -> exp.Expression:
-    """The conditions connected as a balanced tree, so that a long list does not nest deeply."""
-    if len(conditions) == 1:
-        return conditions[0]
-    middle = len(conditions) // 2
-    left, right = (_halve(part, connect) for part in (conditions[:middle], conditions[middle:]))
-    return connect(this=exp.paren(left, copy=False), expression=exp.paren(right, copy=False))
+    """The condition under which two rows are equal; form: the comparison of two fields."""
+    return exp.paren(connect_all([_compare(form, a, b) for a, b in pairs], exp.And), copy=False)
+
+
+def _precedes(
+    pairs: list[tuple[exp.Expression, exp.Expression]], or_equal: bool, standard: bool
+) -> exp.Expression:
+    """The condition under which the left row comes before the right one, field by field; or_equal: or is the same."""
+    (a, b), *others = pairs
+    less: exp.Expression = _compare(exp.LT, a, b)
+    if not standard:
+        b_alone = exp.and_(_is_null(a), exp.not_(_is_null(b)))
+        less = exp.Coalesce(this=less, expressions=[b_alone])
+    equal = _compare(exp.EQ if standard else exp.NullSafeEQ, a, b)
+    if others:
+        equal = exp.And(
+            this=equal, expression=exp.paren(_precedes(others, or_equal, standard), copy=False)
+        )
+    elif not or_equal:
+        return less
+    return exp.Or(this=less, expression=exp.paren(equal, copy=False))
+
+
+def _is_null(node: exp.Expression) -> exp.Is:
+    return exp.Is(this=exp.paren(node), expression=exp.null())

@@ -3,7 +3,7 @@
 `SELECT DISTINCT ON (k) .. ORDER BY k, t` takes the first row of each key: a Top-1. A LATERAL sub-query that aggregates
 without GROUP BY has one row for each row to its left: each of its columns is a sub-query with one value. Any other one
 is a join (`lateral_rows.py`).
-MAX_BY(x, y, n) is the beginning of a list in order.
+MAX_BY(x, y, n) is the beginning of a list in order. A sub-query of nothing but a value, `(SELECT 2)`, is that value.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ _AGGREGATE_CLAUSES = {"expressions", "from_", "joins", "where"}
 
 def write_out(tree: exp.Expression) -> None:
     """Write out these forms wherever a tree has them; raises SqlError for a DISTINCT ON without its order."""
+    for query in list(tree.find_all(exp.Subquery)):
+        _take_value(query)
     for call in list(tree.find_all(CallNode)):
         _list_greatest(call)
     for select in list(tree.find_all(exp.Select)):
@@ -38,6 +40,31 @@ def write_out(tree: exp.Expression) -> None:
         # Of one table no join is needed.
         for join in joins if joins and lateral_top(select) is None else ():
             join_lateral_rows(select, join)
+
+
+def _take_value(query: exp.Subquery) -> None:
+    """Put the value in the place of a sub-query that has no table: it has one row."""
+    select, parent = query.unnest(), query.parent
+    has_clauses = not isinstance(select, exp.Select) or any(
+        value for key, value in select.args.items() if key != "expressions"
+    )
+    if has_clauses or query.alias or len(select.expressions) != 1:
+        return
+    is_item = isinstance(parent, exp.Select) and query.arg_key == "expressions"
+    is_operand = isinstance(parent, exp.Condition | exp.Alias | exp.Where | exp.Having)
+    if not is_item and (
+        not is_operand or isinstance(parent, exp.SubqueryPredicate) or query.arg_key == "query"
+    ):
+        return
+    item = select.expressions[0]
+    value: exp.Expression = item.this if isinstance(item, exp.Alias) else item
+    # An aggregate, a window or a table function has rows of its own.
+    if value.is_star or value.find(CallNode, exp.Window, exp.AggFunc, exp.UDTF, exp.Query):
+        return
+    value = exp.paren(value)
+    if is_item:
+        value = exp.Alias(this=value, alias=exp.to_identifier(pretty(query), quoted=True))
+    query.replace(value)
 
 
 def _list_greatest(call: CallNode) -> None:

@@ -1,6 +1,10 @@
-"""Rows in lists of rows, which are compared field by field: a NULL field equals a NULL field in Spark alone."""
+"""Rows beside rows and in lists of rows, compared field by field: a NULL field equals a NULL field in Spark alone."""
 
 from __future__ import annotations
+
+import itertools
+import operator
+from typing import Any
 
 import duckdb
 import pytest
@@ -78,6 +82,71 @@ def test_a_column_keeps_its_text_as_its_name() -> None:
 
 
 def test_rows_of_another_length_are_refused() -> None:
-    with pytest.raises(SqlError, match="a row of 3 in a list for rows of 2") as refusal:
+    with pytest.raises(SqlError, match="a row of 3 is compared with a row of 2") as refusal:
         al.Harness.from_sql("SELECT k FROM t WHERE (k, s) IN ((1, 'a', 2))", TABLES)
     assert "^^^" in str(refusal.value)
+
+
+SIGNS = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+VALUES = [None, 1, 2]
+
+
+def compare_in_spark(sign: str, left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
+    """The answer of Spark 4.3 for structs: NULL is a value, less than all others."""
+    first, second = ([(each is not None, each or 0) for each in row] for row in (left, right))
+    return bool(SIGNS[sign](first, second))
+
+
+def compare_in_standard(sign: str, left: tuple[Any, ...], right: tuple[Any, ...]) -> bool | None:
+    """The answer of the SQL standard, by DuckDB: the first field that is not surely equal decides."""
+    equal, less = "l{0} = r{0}", "l{0} < r{0}"
+    tie = " AND ".join(equal.format(place) for place in range(2))
+    before = f"({less.format(0)} OR ({equal.format(0)} AND {less.format(1)}))"
+    after = before.replace("<", ">")
+    text = {"=": tie, "<>": f"NOT ({tie})", "<": before, ">": after}
+    text |= {"<=": f"({before} OR ({tie}))", ">=": f"({after} OR ({tie}))"}
+    fields = [("NULL::INT" if each is None else str(each)) for each in (*left, *right)]
+    names = ("l0", "l1", "r0", "r1")
+    items = ", ".join(f"{value} AS {name}" for value, name in zip(fields, names, strict=True))
+    ((answer,),) = duckdb.sql(f"SELECT {text[sign]} FROM (SELECT {items})").fetchall()
+    return bool(answer) if answer is not None else None
+
+
+@pytest.mark.parametrize("dialect", ["spark", "flink"])
+@pytest.mark.parametrize("sign", SIGNS)
+def test_two_rows_are_compared_in_the_order_of_their_fields(sign: str, dialect: str) -> None:
+    model = compare_in_standard if dialect == "flink" else compare_in_spark
+    sql = f"SELECT a, b, c, d, (a, b) {sign} (c, d) AS r FROM t"
+    schema = {"t": "a INT, b INT, c INT, d INT"}
+    rows = list(itertools.product(VALUES, repeat=4))
+    with al.Harness.from_sql(sql, schema, backend="python", dialect=dialect) as harness:
+        harness.process([("+I", *row) for row in rows])
+        harness.flush()
+        for *fields, answer in harness.table():
+            left, right = tuple(fields[:2]), tuple(fields[2:])
+            assert answer == model(sign, left, right), (left, sign, right)
+
+
+@pytest.mark.parametrize("dialect", ["spark", "flink"])
+def test_distinct_from_knows_no_unknown(dialect: str) -> None:
+    sql = "SELECT k FROM t WHERE (k, s) IS DISTINCT FROM (2, NULL)"
+    with al.Harness.from_sql(sql, TABLES, backend="python", dialect=dialect) as harness:
+        harness.process(ROWS, table="t")
+        harness.flush()
+        assert [tuple(row) for row in harness.table()] == [(None,), (1,)]
+
+
+def test_rows_that_are_equal_are_keys_of_a_join() -> None:
+    sql = "SELECT a.k FROM t AS a JOIN t AS b ON (a.k, a.s) = (b.k, b.s)"
+    for dialect, expected in (("spark", [(None,), (1,), (2,)]), ("flink", [(1,)])):
+        with al.Harness.from_sql(sql, TABLES, backend="python", dialect=dialect) as harness:
+            harness.process(ROWS, table="t")
+            harness.flush()
+            assert [tuple(row) for row in harness.table()] == expected

@@ -28,6 +28,13 @@ LATERAL = (
     "SELECT t.k, t.id FROM t, LATERAL (SELECT COUNT(*) AS n FROM u WHERE u.k = t.k) s WHERE s.n > 1",
 )
 
+VALUES = (
+    "SELECT id FROM t WHERE k = (SELECT 2) AND v <> (SELECT 1 + 1)",
+    "SELECT id, (SELECT 3) AS three, v + (SELECT k + 1 AS more) AS w FROM t",
+    "SELECT k, COUNT(*) AS n FROM t GROUP BY k HAVING COUNT(*) > ((SELECT 1))",
+    "SELECT id FROM t WHERE k IN (SELECT 2) AND EXISTS (SELECT 1) AND v = ANY (SELECT 3)",
+)
+
 
 def random_changes(seed: int) -> list[tuple[str, tuple[Any, ...]]]:
     draw, live, found = random.Random(seed), list[Any](), list[Any]()
@@ -56,7 +63,7 @@ def duck(query: str, changes: list[tuple[str, tuple[Any, ...]]]) -> list[tuple[A
 
 
 @pytest.mark.parametrize("mode", ["mini_batch", "per_record"])
-@pytest.mark.parametrize("query", [*DISTINCT, *LATERAL])
+@pytest.mark.parametrize("query", [*DISTINCT, *LATERAL, *VALUES])
 def test_the_table_is_duckdb_s(query: str, mode: str) -> None:
     for seed in range(3):
         changes = random_changes(seed)
