@@ -51,8 +51,8 @@ def command(
             for case in cases:
                 answers = set()
                 for name, play in ((LOOM, loom), (DUCKDB, duckdb)):
-                    run, told = play(case, rows, bundle)
-                    answers.add(told)
+                    run, answer = play(case, rows, bundle)
+                    answers.add(answer)
                     found.setdefault((case.name, name), Series(case.name, name)).runs.append(run)
                     click.echo(
                         f"{case.name}, {name}, round {number}: {run.seconds:.2f} s", err=True

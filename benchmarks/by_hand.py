@@ -32,7 +32,7 @@ class SumMaxCount(StatefulProcessor):
         yield pd.DataFrame({"k": [key[0]], "s": [total], "m": [top], "n": [count]})
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is nothing to release."""
 
 
 def by_hand(df: DataFrame) -> DataFrame:

@@ -107,18 +107,18 @@ CASES = (
 def loom(case: Case, rows: int, size: int) -> tuple[Run, int, JoinOperator]:
     """The operator over all bundles: what it took, how many rows came and went, and itself."""
     operator = case.spec.make(None)
-    taken, told, seconds = 0, 0, 0.0
+    taken, emitted, seconds = 0, 0, 0.0
     for bundles in case.bundles(rows, size):
         begin = time.process_time()
         changes = operator.run(bundles, Clock(0))
         passed = time.process_time() - begin
         if case.one:
-            taken, told, seconds = len(changes[1]) // 2, len(changes[1]), passed
+            taken, emitted, seconds = len(changes[1]) // 2, len(changes[1]), passed
             continue
         seconds += passed
         taken += sum(len(each.kinds) for each in bundles)
-        told += len(changes[1])
-    return Run(taken, seconds), told, operator
+        emitted += len(changes[1])
+    return Run(taken, seconds), emitted, operator
 
 
 def join(case: Case, rows: int, size: int) -> tuple[Run, int]:
@@ -161,9 +161,9 @@ def main(rows: int, bundle: int, rounds: int, quick: bool) -> None:
     sizes: dict[str, str] = {}
     for number in range(1, rounds + 1):
         for case in CASES:
-            run, told, operator = loom(case, rows, bundle)
-            held = sum(len(side.bag) for side in operator.state.sides)
-            sizes[case.name] = f"{operator.state_bytes / held:.0f} B x {held:,}"
+            run, emitted, operator = loom(case, rows, bundle)
+            live_rows = sum(len(side.bag) for side in operator.state.sides)
+            sizes[case.name] = f"{operator.state_bytes / live_rows:.0f} B x {live_rows:,}"
             there = operator.contents()[0].num_rows
             other, answer = join(case, rows, bundle)
             if there != answer:
@@ -171,7 +171,7 @@ def main(rows: int, bundle: int, rounds: int, quick: bool) -> None:
             for name, each in ((LOOM, run), (DUCKDB, other)):
                 found.setdefault((case.name, name), Series(case.name, name)).runs.append(each)
                 click.echo(f"{case.name}, {name}, round {number}: {each.seconds:.2f} s", err=True)
-            click.echo(f"  {told:,} told, {there:,} joined, {sizes[case.name]}", err=True)
+            click.echo(f"  {emitted:,} emitted, {there:,} joined, {sizes[case.name]}", err=True)
     table = [(*row, sizes[row[0]] if row[1] == LOOM else "") for row in cells(list(found.values()))]
     if quick:
         for row in table:

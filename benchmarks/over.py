@@ -90,8 +90,8 @@ main = command(
     loom,
     window_function,
     "the values add up to {}",
-    "Rows of three BIGINT columns, one thread, in bundles. After each bundle aggloom has told what changed; DuckDB is "
-    "asked for the sum of all values over the net rows, which it keeps in a table. Both have the same sum in the end.",
+    "Rows of three BIGINT columns, one thread, in bundles. After each bundle aggloom has emitted its changes; DuckDB "
+    "is asked for the sum of all values over the net rows, which it keeps in a table. Both have one sum in the end.",
 )
 
 

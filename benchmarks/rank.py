@@ -95,7 +95,7 @@ main = command(
     window_function,
     "{} rows are seen",
     "Rows of two BIGINT columns and a DOUBLE, by which they are ranked, one thread, in bundles. After each bundle "
-    "aggloom has told what changed; DuckDB is asked for the whole answer over the net rows, which it keeps in a "
+    "aggloom has emitted the changes; DuckDB is asked for the whole answer over the net rows, which it keeps in a "
     "table. Both see as many rows in the end.",
 )
 

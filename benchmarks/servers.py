@@ -155,8 +155,8 @@ class Place:
         """The messages as Spark's connector gives them."""
         reader = spark.readStream.format("kafka").option("subscribe", self.topic.name)
         reader = reader.option("kafka.bootstrap.servers", self.topic.servers)
-        told = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": self.a_batch}
-        return reader.options(**told).load()
+        options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": self.a_batch}
+        return reader.options(**options).load()
 
     def loom(self, sql: str, fetch: str = "auto") -> Stream:
         """A query through aggloom. fetch: of read_kafka."""
@@ -213,8 +213,8 @@ class Place:
         }
         totals = "k BIGINT, s BIGINT, n BIGINT, m INT, PRIMARY KEY (k) NOT ENFORCED"
         return [
-            f"CREATE TABLE {name} ({listed}) WITH ({', '.join(f'{k!r} = {v!r}' for k, v in told.items())})"
-            for name, listed, told in (("t", columns, about), ("totals", totals, into))
+            f"CREATE TABLE {name} ({listed}) WITH ({', '.join(f'{k!r} = {v!r}' for k, v in options.items())})"
+            for name, listed, options in (("t", columns, about), ("totals", totals, into))
         ]
 
     @property
@@ -273,10 +273,10 @@ def into_database(stream: Stream, place: Place, spark: SparkSession) -> Run:
 def append_rows(stream: Stream, place: Place, spark: SparkSession) -> Run:
     """A run of Spark's own, whose updates are appended by JDBC."""
     place.empty_tables()
-    told = {"driver": "org.postgresql.Driver", "batchsize": "5000"}
+    options = {"driver": "org.postgresql.Driver", "batchsize": "5000"}
 
     def append(batch: DataFrame, _: int) -> None:
-        batch.write.jdbc(place.jdbc, "appended", mode="append", properties=told)
+        batch.write.jdbc(place.jdbc, "appended", mode="append", properties=options)
 
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
         out = stream.build(spark, place, Path(scratch, "live"))  # type: ignore[arg-type]

@@ -40,7 +40,7 @@ class Files:
 
     @classmethod
     def of(cls, rows: Rows, a_batch: int | None = None) -> Self:
-        """The files of rows, in four batches unless told otherwise."""
+        """The files of rows, in four batches by default."""
         beside = None if rows.beside is None else cls.of(rows.beside, a_batch)
         each = a_batch or rows.files // BATCHES
         return cls(rows.folder, rows.schema, rows.retracts, each, beside)

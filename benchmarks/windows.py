@@ -265,9 +265,9 @@ def turn(runs: dict[str, Run | str], case: Case, rows: Rows, label: str) -> list
         seconds, each.results, steady = run(rows)
         each.seconds.append(seconds)
         each.steady += [] if steady is None else [steady]
-        told = f"{seconds:.2f} s" + (f", {each.results:,} results" if each.results else "")
-        told += "" if steady is None else f", {steady / 1e6:.2f} M rows/s under way"
-        click.echo(f"{label}: {case.name}, {rows.keys:,} keys, {name}: {told}", err=True)
+        text = f"{seconds:.2f} s" + (f", {each.results:,} results" if each.results else "")
+        text += "" if steady is None else f", {steady / 1e6:.2f} M rows/s under way"
+        click.echo(f"{label}: {case.name}, {rows.keys:,} keys, {name}: {text}", err=True)
     check(case, {each.contender: each.results for each in took})
     return took
 

@@ -82,8 +82,8 @@ class Shop:
         if kind < 0.4:
             self._order(db)
         elif kind < 0.6:
-            told = (draw.choice(STATUSES), draw.randint(1, 99_999) / 100, order)
-            db.execute("UPDATE orders SET status = %s, amount = %s WHERE id = %s", told)
+            values = (draw.choice(STATUSES), draw.randint(1, 99_999) / 100, order)
+            db.execute("UPDATE orders SET status = %s, amount = %s WHERE id = %s", values)
         elif kind < 0.75:
             db.execute("DELETE FROM orders WHERE id = %s", (order,))
         elif kind < 0.85:
@@ -99,15 +99,15 @@ class Shop:
             self._customer(db, number)
 
     def _customer(self, db: Any, number: int) -> None:
-        told = (number, f"customer {number}", self._draw.choice(COUNTRIES))
-        db.execute("INSERT INTO customers VALUES (%s, %s, %s)", told)
+        values = (number, f"customer {number}", self._draw.choice(COUNTRIES))
+        db.execute("INSERT INTO customers VALUES (%s, %s, %s)", values)
 
     def _order(self, db: Any) -> None:
         draw = self._draw
         # Some are of customers that are not there.
         about = (draw.randint(1, self._customers + 2), draw.choice(STATUSES))
-        told = (self._next, *about, draw.randint(1, 99_999) / 100)
-        db.execute("INSERT INTO orders VALUES (%s, %s, %s, %s)", told)
+        values = (self._next, *about, draw.randint(1, 99_999) / 100)
+        db.execute("INSERT INTO orders VALUES (%s, %s, %s, %s)", values)
         self._next += 1
 
 
@@ -122,12 +122,12 @@ class Job:
     def start(self) -> None:
         """Start it, or start it again."""
         place = self._script.parent
-        told = ["run", str(self._script), "--checkpoint", str(place / "state"), "--continuous"]
-        told += ["--engine", self._engine]
+        arguments = ["run", str(self._script), "--checkpoint", str(place / "state"), "--continuous"]
+        arguments += ["--engine", self._engine]
         with self._log.open("ab") as log:
             self._begun = log.tell()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "aggloom", *told],
+                [sys.executable, "-m", "aggloom", *arguments],
                 stdout=log,
                 stderr=log,
                 env=self._environment,
@@ -175,8 +175,8 @@ class Line:
         debezium: Any = import_module("debezium")
         self.home, self.database, self.broker, self._tables = home, database, broker, tables
         self.shop = Shop(database)
-        told = "public.orders,public.customers"
-        self.connect = debezium.Connect(broker, database, told, home / "debezium")
+        tables = "public.orders,public.customers"
+        self.connect = debezium.Connect(broker, database, tables, home / "debezium")
         about = {"servers": broker.servers, "url": f"jdbc:{database.url}"}
         (home / "job.sql").write_text(Template(script).substitute(about))
         jars = kafka.connector_settings()["spark.jars"]
@@ -262,7 +262,7 @@ def play(
         shop, job, connect, broker = made.shop, made.job, made.connect, made.broker
         say(f"PostgreSQL on port {made.database.port}, Kafka on port {broker.port}")
         made.start()
-        say("Debezium has told Kafka of 220 rows")
+        say("Debezium has written 220 rows to Kafka")
         job.start()
         say(f"four queries have the first tables after {made.await_equal():.0f} s")
         strikes: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {

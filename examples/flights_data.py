@@ -1,4 +1,4 @@
-"""The flights that left New York in 2013, replayed as a database would have told of them.
+"""The flights that left New York in 2013, replayed as changes of a database.
 
 A flight is inserted a day before it is due, updated when it leaves and when it touches down, and
 deleted when it is cancelled. The messages are Debezium JSON lines in the order of those times,

@@ -1,6 +1,6 @@
 """Nexmark: python -m nexmark (PYTHONPATH=benchmarks). Each query is checked and measured; what is found is kept.
 
-A query that fails, or takes too long, is told and leaves the others alone. What was found before is not asked again
+A query that fails, or takes too long, is reported and leaves the others alone. What was found before is not asked again
 unless --again says so.
 """
 

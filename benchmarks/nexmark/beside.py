@@ -200,6 +200,6 @@ def _side(events: Events) -> Path:
 def _reason(text: str) -> str:
     """The line of Flink's long message that says why."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if "TableException" in line or "ValidationException" in line]
-    chosen = (told or lines or ["no reason given"])[-1 if told else 0]
+    errors = [line for line in lines if "TableException" in line or "ValidationException" in line]
+    chosen = (errors or lines or ["no reason given"])[-1 if errors else 0]
     return chosen.rpartition("Exception: ")[2][:240]

@@ -23,7 +23,7 @@ class Query:
     tables: tuple[str, ...]
     timed: bool = False
     """True if it has windows in event time."""
-    judged: str = "SELECT * FROM told"
+    judged: str = "SELECT * FROM emitted"
     """A query of the part of the table that is compared with DuckDB's: it does not depend on when rows were seen."""
     by_clock: bool = False
     """True if it has windows in processing time."""
@@ -82,7 +82,7 @@ QUERIES: Final = (
         _BID,
         by_clock=True,
         whole_with_corrections=True,
-        judged="SELECT bidder, CAST(SUM(bids) AS BIGINT) AS bids FROM told GROUP BY bidder",
+        judged="SELECT bidder, CAST(SUM(bids) AS BIGINT) AS bids FROM emitted GROUP BY bidder",
     ),
     Query("q13", "bounded side input", ("bid", "side")),
     Query("q14", "calculation with a function", _BID),

@@ -27,9 +27,9 @@ class Corrections:
     ) -> tuple[pa.Table, rows.Ints]:
         """A block's rows and the corrections that are due before event `end`, in order, with the column `op`."""
         coming = [_mark_rows(table, "+I", numbers, np.zeros(len(numbers), np.int64), numbers)]
-        held = self._waiting.get(name)
+        earlier = self._waiting.get(name)
         made = self._draw_corrections(name, draw, table, numbers)
-        later = pa.concat_tables([made] if held is None else [held, made])
+        later = pa.concat_tables([made] if earlier is None else [earlier, made])
         due = pc.less(later["at"], end)
         self._waiting[name] = later.filter(pc.invert(due))
         whole = pa.concat_tables([*coming, later.filter(due)])

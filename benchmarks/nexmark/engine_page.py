@@ -100,13 +100,13 @@ def _cells(name: str, title: str, rounds: Rounds) -> tuple[str, ...]:
         return statistics.median(each[fact] for each in rounds)
 
     seconds, rows = middle("processor"), rounds[0]["rows"]
-    told = [each for each in rounds if "flink_rate" in each]
+    compared = [each for each in rounds if "flink_rate" in each]
     theirs = peak = ratio = ""
-    if told:
-        theirs = f"{statistics.median(each['flink_rate'] for each in told) / 1e3:,.0f}"
-        if told[-1]["flink_plan"] != "two-phase":
-            theirs += f" ({told[-1]['flink_plan']})"
-        peak = f"{max(each['flink_peak_mb'] for each in told):,.0f}"
+    if compared:
+        theirs = f"{statistics.median(each['flink_rate'] for each in compared) / 1e3:,.0f}"
+        if compared[-1]["flink_plan"] != "two-phase":
+            theirs += f" ({compared[-1]['flink_plan']})"
+        peak = f"{max(each['flink_peak_mb'] for each in compared):,.0f}"
         ratio = f"{statistics.median(_ratios(rounds)):.1f}"
     else:
         theirs = str(rounds[-1].get("flink_error", ""))

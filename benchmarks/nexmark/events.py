@@ -176,9 +176,9 @@ class Events:
                 parts = {name: [] for name in SCHEMAS}
                 file += 1
         if self.count < BLOCK * self.files:
-            whole = {name: pa.concat_tables(held) for name, held in parts.items()}
+            whole = {name: pa.concat_tables(tables) for name, tables in parts.items()}
             for file in range(self.files):
-                own = {name: [_share(held, file, self.files)] for name, held in whole.items()}
+                own = {name: [_share(rows, file, self.files)] for name, rows in whole.items()}
                 _write_file(folder, file, own)
 
     def _write_halves(self, folder: Path) -> None:

@@ -53,13 +53,13 @@ def run(
 ) -> pa.Table:
     """The changes of the query's table, in batches of the same share of each stream; with `restart` the second half
     of them by another harness that goes on from the state of the first."""
-    told: list[tuple[Any, ...]] = []
+    changes: list[tuple[Any, ...]] = []
     fed = make(query, events, **more)
     names = fed.plan.schema.names
     for number in range(cuts):
         if restart and number == cuts // 2:
             state, clock = fed.snapshot(), fed.current_watermark
-            told += fed.changes()
+            changes += fed.changes()
             fed.close()
             fed = make(query, events, **more)
             fed.restore(state)
@@ -74,10 +74,10 @@ def run(
         fed.flush()
     fed.processing_time(_TICK * cuts + _AFTER)
     fed.end_of_input()
-    told += fed.changes()
+    changes += fed.changes()
     fed.close()
     schema = fed.plan.schema
-    columns = list(zip(*told, strict=True)) or [()] * (len(names) + 1)
+    columns = list(zip(*changes, strict=True)) or [()] * (len(names) + 1)
     arrays = [
         pa.array(list(values), kind) for values, kind in zip(columns[1:], schema.types, strict=True)
     ]

@@ -55,7 +55,7 @@ class Oracle:
         columns = self._columns(source, kinds)
         taken = "('-U', '-D', 'delete', 'update_preimage')"
         self._db.execute(
-            f"CREATE OR REPLACE TABLE told AS SELECT {columns} FROM (SELECT {columns}, "
+            f"CREATE OR REPLACE TABLE emitted AS SELECT {columns} FROM (SELECT {columns}, "
             f"SUM(CASE WHEN {kinds} IN {taken} THEN -1 ELSE 1 END)::BIGINT AS times FROM {source} GROUP BY ALL), "
             "range(times)"
         )
@@ -67,10 +67,10 @@ class Oracle:
             [f"{owed} rows are taken back too often"] if owed else []
         )
 
-    def changes_differ(self, query: Query, told: pa.Table) -> list[str]:
+    def changes_differ(self, query: Query, emitted: pa.Table) -> list[str]:
         """List the differences between the table of a changelog in memory, whose kinds are in `op`, and the answer."""
-        self._db.register("given_told", told)
-        return self.changelog(query, "given_told", "op")
+        self._db.register("given_changes", emitted)
+        return self.changelog(query, "given_changes", "op")
 
     def _differences(self, query: Query) -> list[str]:
         self._db.execute(f"CREATE OR REPLACE TABLE mine AS {query.judged}")

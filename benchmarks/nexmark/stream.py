@@ -124,7 +124,7 @@ def differences(
                 file = given / table / "part-999.parquet"
                 shutil.copy(events.folder / "closing" / f"{table}.parquet", file)
             _run_query(spark, query, events, given, scratch, limit)
-        log = f"read_parquet('{scratch}/told/**/*.parquet', hive_partitioning = false)"
+        log = f"read_parquet('{scratch}/out/**/*.parquet', hive_partitioning = false)"
         if query.files:
             log = log.replace("false", "true, hive_types_autocast = false")
         return oracle.changelog(query, log, "_change_type")
@@ -137,14 +137,14 @@ def _run_query(
     if query.files:
         _run(_writer(query, out, scratch), scratch, limit)
         return
-    told = al.write_changes(out, f"parquet:{scratch / 'told'}", scratch / "checkpoint")
-    _await(told, limit)
+    writing = al.write_changes(out, f"parquet:{scratch / 'out'}", scratch / "checkpoint")
+    _await(writing, limit)
 
 
 def _writer(query: Query, out: DataFrame, scratch: Path) -> Any:
     if not query.files:
         return out.writeStream.format("noop")
-    files = out.writeStream.format("parquet").option("path", str(scratch / "told"))
+    files = out.writeStream.format("parquet").option("path", str(scratch / "out"))
     return files.partitionBy(*query.files)
 
 

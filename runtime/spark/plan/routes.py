@@ -76,7 +76,7 @@ class Packer:
         self._source = route.side * SIDE + source
         self._names = bucket_keys(route.buckets)
         self._sequence = 0
-        self._held: list[list[tuple[pa.RecordBatch, bytes]]] = [[] for _ in self._names]
+        self._pieces: list[list[tuple[pa.RecordBatch, bytes]]] = [[] for _ in self._names]
         self._sizes = [0] * route.buckets
         self._nothing: pa.RecordBatch | None = None
         self._local = (
@@ -111,10 +111,10 @@ class Packer:
             self._nothing = with_kinds(*no_rows(self._route.schema))
         # Spark calls a bucket only if a row has its key, and a blob without rows is such a row.
         for bucket in range(self._route.buckets if self._route.wakes or carries else 1):
-            if self._nothing is not None and not self._held[bucket]:
-                self._held[bucket].append((self._nothing, b""))
+            if self._nothing is not None and not self._pieces[bucket]:
+                self._pieces[bucket].append((self._nothing, b""))
         for bucket in range(self._route.buckets):
-            if self._held[bucket]:
+            if self._pieces[bucket]:
                 yield self._emit(bucket)
 
     def _hold(self, batch: pa.RecordBatch, kinds: Kinds, order: bytes) -> Iterator[PackedRow]:
@@ -122,7 +122,7 @@ class Packer:
             (batch, kinds), self._route.keys, self._route.buckets
         ):
             whole = with_kinds(part, part_kinds)
-            self._held[bucket].append((whole, order))
+            self._pieces[bucket].append((whole, order))
             # From now on an empty blob can be made with the columns that the rows have here.
             self._nothing = whole.slice(0, 0)
             self._sizes[bucket] += whole.nbytes
@@ -130,8 +130,8 @@ class Packer:
                 yield self._emit(bucket)
 
     def _emit(self, bucket: int) -> PackedRow:
-        pieces = self._held[bucket]
-        self._held[bucket], self._sizes[bucket] = [], 0
+        pieces = self._pieces[bucket]
+        self._pieces[bucket], self._sizes[bucket] = [], 0
         return self._make_row(bucket, pack_blob(pieces))
 
     def _partials(self, shares: Iterator[tuple[int, bytes]]) -> Iterator[PackedRow]:
