@@ -46,7 +46,8 @@ class CallPlan:
 class Draft:
     """The parts of a plan so far; parts that are the same are kept once, under a key that says what they are.
 
-    spilling: how many exact float sums have a place in the spill.
+    spilling: how many exact float sums have a place in the spill. distinct_filters: the filters of the calls that share
+    a set of distinct values; empty until the first such call is planned.
     """
 
     def __init__(self, spec: AggSpec, backend: str) -> None:
@@ -57,6 +58,7 @@ class Draft:
         self.views: dict[object, StateView] = {}
         self.blocks: dict[object, CallBlock] = {}
         self.distincts: dict[object, Distinct] = {}
+        self.distinct_filters: dict[object, list[str | None]] = {}
         self.outputs: list[CallOutput] = []
         self.calls: list[CallPlan] = []
         self.lets: dict[str, str] = {}

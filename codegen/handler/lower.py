@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Literal
 
 import pyarrow as pa
@@ -80,6 +81,7 @@ def lower(expression: str, scope: NameScope) -> GeneratedText:
     return GeneratedText(text, names_in(expression))
 
 
+@lru_cache(maxsize=4096)
 def names_in(expression: str | None) -> frozenset[str]:
     """The names that an expression uses, but for those of functions."""
     if not expression:
@@ -87,6 +89,12 @@ def names_in(expression: str | None) -> frozenset[str]:
     nodes = list(ast.walk(ast.parse(expression, mode="eval")))
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
     return frozenset(n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in called)
+
+
+@lru_cache(maxsize=4096)
+def _parse_part(text: str) -> ast.expr:
+    """The tree of lowered text. Operands of all calls are few texts, and their trees are printed, never changed."""
+    return ast.parse(text, mode="eval").body
 
 
 class _Lowering(ast.NodeVisitor):
@@ -157,11 +165,10 @@ class _Lowering(ast.NodeVisitor):
         for name, value in ast.iter_fields(node):
             if isinstance(value, ast.expr):
                 # By way of text: what has been lowered may be any Python, and is parsed to stand in the tree.
-                setattr(node, name, ast.parse(self.visit(value), mode="eval").body)
+                setattr(node, name, _parse_part(self.visit(value)))
             elif isinstance(value, list):
                 nested = [
-                    ast.parse(self.visit(v), mode="eval").body if isinstance(v, ast.expr) else v
-                    for v in value
+                    _parse_part(self.visit(v)) if isinstance(v, ast.expr) else v for v in value
                 ]
                 setattr(node, name, nested)
         return ast.unparse(node)

@@ -54,6 +54,17 @@ def _distinct_key(draft: Draft, call: AggCall, entry: Aggregate) -> object:
     return operand.form, operand.columns, parts, tuple(_guards(draft, call, entry))
 
 
+def _distinct_filters(draft: Draft) -> dict[object, list[str | None]]:
+    """The filters of all DISTINCT calls by what they have distinct; each filter once, in the order of the calls."""
+    if not draft.distinct_filters:
+        for each in draft.spec.calls:
+            key = _distinct_key(draft, each, draft.spec.entry(each))
+            filters = draft.distinct_filters.setdefault(key, [])
+            if each.filter not in filters:
+                filters.append(each.filter)
+    return draft.distinct_filters
+
+
 def _distinct_kind(draft: Draft, calls: int) -> ViewKind:
     """The kind of a view that so many filters share."""
     # A count a call is needed only where rows are retracted; one call alone has one number in either kind.
@@ -61,9 +72,8 @@ def _distinct_kind(draft: Draft, calls: int) -> ViewKind:
 
 
 def _distinct_block(draft: Draft, call: AggCall, entry: Aggregate, operand: Operand) -> CallBlock:
-    key, spec = _distinct_key(draft, call, entry), draft.spec
-    same = [c for c in spec.calls if _distinct_key(draft, c, spec.entry(c)) == key]
-    filters = list(dict.fromkeys(c.filter for c in same))
+    key = _distinct_key(draft, call, entry)
+    filters = _distinct_filters(draft)[key]
     if key not in draft.distincts:
         word = draft.read_operand(operand)
         attr = f"distinct_{'_'.join(draft.columns[c] for c in operand.columns)}"

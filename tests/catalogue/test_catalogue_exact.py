@@ -172,7 +172,7 @@ def test_decimal_means_are_rounded_half_up(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", compiled())
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 def test_both_backends_agree_on_changelogs(name: str) -> None:
     """All functions, a few specs: changes one by one, merged, dirty and restored."""
     spec = compiled()[name]

@@ -191,6 +191,7 @@ def test_run_reads_a_table_and_writes_the_changelog(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_ctrl_c_ends_a_run(tmp_path: Path) -> None:
     """A run without end is told to: it says what it did, exits 0 without a traceback, and can go on."""
     data, out = tmp_path / "in", tmp_path / "out"

@@ -28,6 +28,7 @@ def delays(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("delays")
 
 
+@pytest.mark.thorough
 def test_windows_of_flights_are_those_of_duckdb(spark: Any, delays: Any, tmp_path: Path) -> None:
     from rich.console import Console
 

@@ -66,7 +66,7 @@ def put(directory: Path, number: int, *rows: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("state", ["starting", "lock", "deaf", "away"])
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_ctrl_c_ends_a_run_in_every_state(tmp_path: Path, state: str) -> None:
     source, file, mark = tmp_path / "in", tmp_path / "db", tmp_path / "in-state"
     put(source, 0, '{"name": "a", "cnt": 3}')

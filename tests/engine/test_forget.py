@@ -214,6 +214,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, step: int, *modules: str) -> Callab
     return lambda: steps
 
 
+@pytest.mark.thorough
 def test_a_kill_at_any_step_is_made_good(tmp_path: Path) -> None:
     changes = draw_changes(8, 80)
     wanted = rows_without(tmp_path, "nested", changes)

@@ -24,6 +24,7 @@ def servers() -> Iterator[Servers]:
 
 # Windows and a cascade, each killed several times.
 @pytest.mark.parametrize("seed", [5, 13])
+@pytest.mark.sampled(1)
 def test_nothing_is_lost_and_nothing_comes_twice(
     seed: int, servers: Servers, tmp_path: Path
 ) -> None:

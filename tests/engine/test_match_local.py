@@ -53,6 +53,7 @@ def job_over(folder: Path, query: Query, checkpoint: Path, changes: str = "appen
 
 @pytest.mark.parametrize("changes", ["append", "retract"])
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.sampled(4)
 def test_files_batches_and_restarts(seed: int, changes: str, tmp_path: Path) -> None:
     rng = random.Random(seed)
     query, rows = match_model.random_query(rng), match_model.random_rows(rng, 60)

@@ -63,6 +63,7 @@ def entries(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.sampled(6)
 def test_a_checkpoint_that_is_right_is_equal(query: str, tmp_path: Path, entries: None) -> None:
     job = run_query(tmp_path, query, seed=31)
     before = {p: p.read_bytes() for p in (tmp_path / "state").rglob("*") if p.is_file()}
@@ -87,6 +88,7 @@ def test_files_of_one_batch_are_read_in_their_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sink", ["jsonl", "parquet"])
 @pytest.mark.parametrize("query", ["sums", "join", "windows"])
+@pytest.mark.sampled(2)
 def test_files_that_are_right_are_equal_and_a_lost_one_is_not(
     query: str, sink: str, tmp_path: Path
 ) -> None:
@@ -170,6 +172,7 @@ def plant_in_table(checkpoint: Path, draw: random.Random) -> None:
 
 
 @pytest.mark.parametrize("query", STATEFUL)
+@pytest.mark.sampled(4)
 def test_a_row_planted_in_the_state_is_found(query: str, tmp_path: Path) -> None:
     draw = random.Random(query)
     given = {"keep_open": True} if query == "windows" else {}
@@ -186,6 +189,7 @@ def test_a_row_planted_in_the_state_is_found(query: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.sampled(4)
 def test_a_row_changed_in_the_table_is_found(query: str, tmp_path: Path) -> None:
     draw = random.Random(query)
     run_query(tmp_path, query, seed=50)
@@ -301,6 +305,7 @@ def test_a_query_that_runs_is_verified_at_a_commit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sink", ["table", "jsonl"])
+@pytest.mark.sampled(1)
 def test_a_query_that_goes_on_meanwhile_is_verified(
     sink: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

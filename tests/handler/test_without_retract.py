@@ -181,6 +181,7 @@ def expected(names: str, model: Callable[[list[Row]], Any], rows: Iterable[Row])
 @pytest.mark.parametrize("name", [*DERIVED, *KEPT])
 @examples(8)
 @given(data=st.data())
+@pytest.mark.sampled(8)
 def test_the_result_is_the_class_folded_over_the_live_rows(name: str, data: st.DataObject) -> None:
     case = {**DERIVED, **KEPT}[name]
     model, names = register(case), case[3]

@@ -110,6 +110,7 @@ def test_files_hold_the_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.spark
 @pytest.mark.parametrize(("name", "form"), [("q5", "append-only"), ("q17", "corrections")])
+@pytest.mark.sampled(1)
 def test_on_spark_over_a_restart(
     spark: Any, name: str, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

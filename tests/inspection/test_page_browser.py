@@ -166,6 +166,7 @@ def queries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")], ids=["desktop", "phone"]
 )
+@pytest.mark.sampled(1)
 def test_pages_fit_their_screens_without_a_broken_word(
     browser: Any, queries: Path, size: tuple[int, int], scheme: str
 ) -> None:

@@ -49,6 +49,7 @@ COMPILED = {"an aggregate of an aggregate under every setting", "grouping sets"}
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_own_cases_pass_compiled(tmp_path: Path) -> None:
     plans = json.loads((USER_DEFINED / "plans.json").read_text("utf-8"))
     _write(tmp_path, *(case for case in plans if case["id"] in COMPILED))

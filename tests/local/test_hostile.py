@@ -67,6 +67,7 @@ SUMS = AggSpec(
 
 @both
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sampled(12)
 def test_hostile_column_names(name: str, backend: str) -> None:
     schema = pa.schema([(name, pa.string()), (name + "2", pa.int32()), (name + "3", pa.bool_())])
     spec = AggSpec(

@@ -23,7 +23,7 @@ from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.storage.pool import HEAP_LIVE, HEAP_USED, PoolArrays, hash_bytes
 from aggloom.runtime.storage.pool import _rehash as rehash
 
-COUNT = int(os.environ.get("AGGLOOM_MUTATIONS", "160"))
+COUNT = int(os.environ.get("AGGLOOM_MUTATIONS", "60"))
 SEED = int(os.environ.get("AGGLOOM_MUTATIONS_SEED", "0"))
 
 

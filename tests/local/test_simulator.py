@@ -30,6 +30,7 @@ FIRST = {"any boot will do": 50, "no timer is set": 20, "files are not looked at
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+@pytest.mark.sampled(1)
 def test_faults_change_nothing(first: int) -> None:
     for seed in range(first, first + CHUNK):
         play(seed)
@@ -79,6 +80,7 @@ FAULTS: dict[str, list[tuple[Any, str, Any]]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.sampled(3)
 def test_a_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for each in FAULTS[fault]:
         monkeypatch.setattr(*each)

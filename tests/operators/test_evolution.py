@@ -154,6 +154,7 @@ def some_rows(start: int, count: int) -> list[Change]:
 
 
 @pytest.mark.parametrize("backend", ["python", pytest.param("numba", marks=pytest.mark.slow)])
+@pytest.mark.sampled(1)
 def test_texts_views_and_exact_sums_of_either_backend(backend: Backend) -> None:
     old, new = select(OLD), select(NEW)
     names, rows = old.schema.names, some_rows(0, 60)

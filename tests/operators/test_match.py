@@ -70,6 +70,7 @@ def test_random_patterns(seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [8, 10])
+@pytest.mark.sampled(1)
 def test_random_patterns_compiled(seed: int) -> None:
     rng = random.Random(seed)
     query = match_model.random_query(rng)

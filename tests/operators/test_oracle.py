@@ -74,6 +74,7 @@ def _agree(spec: AggSpec, batches: list[list[Change]], **options: Any) -> None:
 @rich
 @few
 @given(data=st.data())
+@pytest.mark.sampled(3)
 def test_compiled_specs_agree_with_duckdb_and_the_model(name: str, data: st.DataObject) -> None:
     spec = RICH[name]
     changes = data.draw(changelogs(spec))
@@ -137,6 +138,7 @@ def test_dirty_changelogs_give_the_same_changes_on_both_backends(
 )
 @few
 @given(data=st.data())
+@pytest.mark.sampled(6)
 def test_merging_the_parts_is_accumulating_the_whole(
     name: str,
     changes: Literal["append", "retract"],

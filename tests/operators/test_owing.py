@@ -68,6 +68,7 @@ def test_plain_handlers_heal(
 @pytest.mark.parametrize("name", COMPILED)
 @few
 @given(data=st.data())
+@pytest.mark.sampled(3)
 def test_compiled_handlers_heal(
     name: str, mode: Literal["mini_batch", "per_record"], data: st.DataObject
 ) -> None:
@@ -78,6 +79,7 @@ def test_compiled_handlers_heal(
 @pytest.mark.parametrize("name", COMPILED)
 @few
 @given(data=st.data())
+@pytest.mark.sampled(1)
 def test_compiled_handlers_heal_when_every_batch_copies_the_state(
     name: str, data: st.DataObject
 ) -> None:
