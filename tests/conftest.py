@@ -16,12 +16,16 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 # A busy machine draws and compiles slowly, which is no fault of a test.
 QUIET = [HealthCheck.too_slow]
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=QUIET)
 settings.register_profile("other", derandomize=False, deadline=None, suppress_health_check=QUIET)
 settings.load_profile(os.environ.get("AGGLOOM_EXAMPLES", "same"))
+# Constants of the modules that are loaded would be drawn, too: a tenth of the time went into reading generated handlers
+# for them, and examples were others when other tests had run before.
+providers._get_local_constants = lambda: providers._local_constants
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE / "support"), str(HERE), str(HERE.parent / "docs"), str(HERE.parent)]
 

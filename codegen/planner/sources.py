@@ -15,6 +15,7 @@ from aggloom.codegen.operators.plan_text import one_line
 from aggloom.codegen.planner.plan import Plan
 from aggloom.codegen.scalar.calc import lower_calc, lower_condition
 from aggloom.codegen.scalar.expressions import column_name, columns_of
+from aggloom.codegen.scalar.module import format_module
 from aggloom.codegen.spec.choices import Backend
 from aggloom.errors import UnsupportedExpressionError
 
@@ -54,7 +55,7 @@ def _condition(node: Node, condition: str, zone: str) -> str:
     # The engine gives a condition the columns that it reads, and no others.
     fields = [field for each in node.inputs for field in each.schema if field.name in read]
     try:
-        return lower_condition(condition, pa.schema(fields), zone).text
+        return format_module(lower_condition(condition, pa.schema(fields), zone).text)
     except UnsupportedExpressionError as error:
         return _left_to_spark(error)
 
@@ -62,7 +63,8 @@ def _condition(node: Node, condition: str, zone: str) -> str:
 def _projection(node: Calc, zone: str) -> str:
     """Return the module of a filter and projection."""
     try:
-        return lower_calc(node.where, node.select, node.schema, node.input.schema, zone=zone).text
+        calc = lower_calc(node.where, node.select, node.schema, node.input.schema, zone=zone)
+        return format_module(calc.text)
     except UnsupportedExpressionError as error:
         return _left_to_spark(error)
 

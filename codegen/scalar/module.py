@@ -82,7 +82,7 @@ def module_text(
     inputs: Mapping[str, pa.Schema],
     zone: str = "UTC",
 ) -> str:
-    """The module of a filter and of the columns of `schema`, each name with its expression.
+    """The module of a filter and of the columns of `schema`, each name with its expression; `format_module` formats it.
 
     Raises UnsupportedExpressionError if Arrow cannot say one of them as Spark does.
     """
@@ -124,10 +124,14 @@ def _module_text(
         before_columns=tuple(before_columns),
         read=tuple(read or ()),
     )
+    return template_environment().get_template("expressions.py.j2").render(module=module)
+
+
+def format_module(text: str) -> str:
+    """A module's text for readers. What runs is not formatted: that would take longer than to write it."""
     # Late, as in codegen/handler/render.py.
     import black
 
-    text = template_environment().get_template("expressions.py.j2").render(module=module)
     return black.format_str(text, mode=black.Mode(line_length=100, preview=False))
 
 

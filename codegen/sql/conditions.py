@@ -36,7 +36,9 @@ def connect_all(
     if len(conditions) == 1:
         return conditions[0]
     middle = len(conditions) // 2
-    left, right = (connect_all(part, connect) for part in (conditions[:middle], conditions[middle:]))
+    left, right = (
+        connect_all(part, connect) for part in (conditions[:middle], conditions[middle:])
+    )
     return connect(this=exp.paren(left, copy=False), expression=exp.paren(right, copy=False))
 
 

@@ -27,7 +27,9 @@ def compare_fields(tree: exp.Expression, dialect: str) -> None:
     for node in list(tree.find_all(exp.In, *_EQUAL, exp.LT, exp.LTE, exp.GT, exp.GTE)):
         if not isinstance(node.this, exp.Tuple):
             continue
-        condition = _of_list(node, standard) if isinstance(node, exp.In) else _of_two(node, standard)
+        condition = (
+            _of_list(node, standard) if isinstance(node, exp.In) else _of_two(node, standard)
+        )
         if condition is None:
             continue
         condition = exp.paren(condition, copy=False)

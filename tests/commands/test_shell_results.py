@@ -118,6 +118,7 @@ def test_mistakes(there: Path, sql: str, said: str) -> None:
     assert result.stdout == "" and "Traceback" not in result.output
 
 
+@pytest.mark.thorough
 def test_changes_have_no_order(there: Path) -> None:
     sql = "SELECT k, SUM(n) AS s FROM 't.csv' GROUP BY k ORDER BY s"
     assert "a changelog has no order" in ask(sql, "--changelog").stderr

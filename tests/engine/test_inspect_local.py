@@ -201,6 +201,7 @@ def test_batches_that_are_gone_are_refused(tmp_path: Path) -> None:
             state(tmp_path / "state", batch=batch)
 
 
+@pytest.mark.thorough
 def test_damage_is_named_or_changes_nothing(checkpoint: Path, changes: list[Change]) -> None:
     draw = random.Random(3)
     key = {"customer": "Ada"}

@@ -140,6 +140,7 @@ def test_every_reason_is_that_of_a_block() -> None:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if page not in ("windows.md", "user-functions.md")]
 )
+@pytest.mark.sampled(18)
 def test_blocks_that_need_no_spark(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,7 +95,7 @@ SOME = random.Random(4).sample(chunks(), 24)
 
 @pytest.mark.parametrize("changes", ["append", "retract"])
 @pytest.mark.parametrize(("family", "domain"), SOME)
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(10)
 def test_calls_that_stay_keep_their_state(family: str, domain: str, changes: str) -> None:
     DOMAINS.setdefault(KEY, (pa.int32(), [0, 1, 2]))
     spec = chunk(family, domain, dialect_of(domain), changes)

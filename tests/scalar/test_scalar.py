@@ -22,7 +22,7 @@ from aggloom.codegen.scalar.calc import calculate
 from aggloom.codegen.scalar.dialect import ScalarSpark
 from aggloom.codegen.scalar.expressions import parse_scalar
 from aggloom.codegen.scalar.functions import BY_NODE, FAMILIES
-from aggloom.codegen.scalar.module import load_module, lower, module_text
+from aggloom.codegen.scalar.module import format_module, load_module, lower, module_text
 from aggloom.codegen.scalar.samples import sample_table
 from aggloom.errors import (
     ArithmeticOverflowError,
@@ -62,7 +62,9 @@ def test_text_reads_like_pyarrow(sql: str, text: str) -> None:
 
 def test_module_is_stable_under_black_and_names_what_it_computes() -> None:
     schema = pa.schema([("x", pa.int64()), ("half", pa.float64())])
-    text = module_text("i > 0", [("x", "l + 1"), ("half", "f / 2")], schema, ROWS)
+    raw = module_text("i > 0", [("x", "l + 1"), ("half", "f / 2")], schema, ROWS)
+    text = format_module(raw)
+    assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(raw))
     assert black.format_str(text, mode=black.Mode(line_length=100)) == text
     functions = [node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
     assert functions == ["where", "select"]

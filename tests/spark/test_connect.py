@@ -64,6 +64,7 @@ print("RESULT " + json.dumps([found, streamed, table, counted]))
 """
 
 
+@pytest.mark.thorough
 def test_batch_and_streaming_over_connect(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     rows = [("insert", "a", 1), ("delete", "a", 1), ("insert", "a", 5), ("insert", "b", 0)]

@@ -66,7 +66,7 @@ def beside(root: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("query", ["nested", "join"])
-@pytest.mark.sampled(1)
+@pytest.mark.thorough
 def test_all_else_is_as_if_the_subject_had_never_come(
     spark: Any, query: str, tmp_path: Path
 ) -> None:

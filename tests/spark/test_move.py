@@ -121,7 +121,7 @@ def run_asked(spark: Any, engine: str, asked: Asked, place: Path, about: dict[st
 
 
 @pytest.mark.parametrize("seed", range(_FIRST, _FIRST + _COUNT))
-@pytest.mark.sampled(1)
+@pytest.mark.thorough
 def test_random_queries_move_at_random_batches(spark: Any, tmp_path: Path, seed: int) -> None:
     draws = random.Random(seed)
     windows, retracts = seed % 2 == 0, draws.random() < 0.5

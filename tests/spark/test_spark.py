@@ -177,6 +177,7 @@ class DeadlyFactory(FragmentFactory):
 
 
 @pytest.mark.parametrize("kills", [True, False])
+@pytest.mark.sampled(1)
 def test_a_worker_that_ends_in_the_middle_of_a_batch(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: bool
 ) -> None:
@@ -198,6 +199,7 @@ def test_a_worker_that_ends_in_the_middle_of_a_batch(
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate"])
+@pytest.mark.sampled(1)
 def test_damaged_state_is_refused(spark: Any, tmp_path: Path, damage: str) -> None:
     write_file(tmp_path / "in", 0, history(0))
     run(spark, tmp_path, state_directory=tmp_path / "first")

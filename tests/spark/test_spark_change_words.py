@@ -36,6 +36,7 @@ def _read(spark: SparkSession, case: ChangeCase, path: Path, whole: bool) -> lis
 
 
 @pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.sampled(1)
 def test_change_columns_of_other_systems_are_read_on_spark(
     tmp_path: Path, spark: SparkSession, whole: bool
 ) -> None:

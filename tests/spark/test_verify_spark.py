@@ -22,6 +22,7 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize("query", ["sums", "windows"])
+@pytest.mark.sampled(1)
 def test_a_checkpoint_of_spark_is_verified(query: str, spark: Any, tmp_path: Path) -> None:
     write_files(tmp_path / "in", random_changes(11, 80, retracts=query != "windows"), 4)
     job = job_over(tmp_path / "in", query, tmp_path / "state")
