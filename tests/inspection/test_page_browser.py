@@ -205,10 +205,11 @@ def test_a_node_of_the_plan_leads_to_its_operator_keys_and_source(
         node = page.locator(".node.state").first
         for words, wanted in (("operator", "TR"), ("find a key", "FIELDSET"), ("source", "H3")):
             node.get_by_role("link", name=words).click()
-            assert page.evaluate("document.querySelector(':target').tagName") == wanted
+            assert page.locator(":target").evaluate("node => node.tagName") == wanted
         node.get_by_role("link", name="heaviest keys").click()
         page.wait_for_url("**/state#**")
-        assert page.evaluate("document.querySelector(':target').textContent").startswith("0.0")
+        # A locator waits for the page itself: before it there may be one that says that the state is being read.
+        assert (page.locator(":target").text_content() or "").startswith("0.0")
         page.go_back()
         page.get_by_label("Rows and changes with the text").fill("1")
         page.get_by_role("button", name="Search").first.press("Enter")
