@@ -1,6 +1,6 @@
 """Snapshots with right checksums and wrong contents are refused, or used: no process dies of one, and none hangs.
 
-The suite tries a few; `make mutations` 10,000.
+`make test-all` tries some; `make mutations` 10,000. Most of the time goes into compiling every operator.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.storage.pool import HEAP_LIVE, HEAP_USED, PoolArrays, hash_bytes
 from aggloom.runtime.storage.pool import _rehash as rehash
 
-COUNT = int(os.environ.get("AGGLOOM_MUTATIONS", "60"))
+COUNT = int(os.environ.get("AGGLOOM_MUTATIONS", "160"))
 SEED = int(os.environ.get("AGGLOOM_MUTATIONS_SEED", "0"))
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_mutated_snapshots_neither_end_nor_hang_a_process() -> None:
     outcomes, failures = play(list(made()), SEED, COUNT, 1 if COUNT < 1000 else 2)
     assert failures == []
@@ -36,6 +37,7 @@ def test_mutated_snapshots_neither_end_nor_hang_a_process() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_mutated_parts_of_checkpoints_are_refused_in_words() -> None:
     names = [f"{CHECKPOINT}{name}" for name in made()]
     outcomes, failures = play(names, SEED, COUNT, 1 if COUNT < 1000 else 2)
