@@ -55,7 +55,7 @@ def _condition(node: Node, condition: str, zone: str) -> str:
     # The engine gives a condition the columns that it reads, and no others.
     fields = [field for each in node.inputs for field in each.schema if field.name in read]
     try:
-        return format_module(lower_condition(condition, pa.schema(fields), zone).text)
+        return lower_condition(condition, pa.schema(fields), zone).text
     except UnsupportedExpressionError as error:
         return _left_to_spark(error)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.codegen.scalar.expressions import parse_scalar, quote_name, select_names
-from aggloom.codegen.scalar.module import ROWS, load_module, lower, module_text
+from aggloom.codegen.scalar.module import ROWS, format_module, load_module, lower, module_text
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.errors import SpecError
 
@@ -93,8 +93,12 @@ def lower_calc(
 
 
 def lower_condition(condition: str, rows: pa.Schema, zone: str = "UTC") -> LoweredCalc:
-    """A condition as a column of BOOLEANs; raises UnsupportedExpressionError for one that only Spark evaluates."""
-    return lower_calc(None, (("matches", condition),), _PASSES, rows, zone=zone)
+    """A condition as a column of BOOLEANs; raises UnsupportedExpressionError for one that only Spark evaluates.
+
+    Its text is formatted: the lines that `explain` shows are those through which a debugger steps.
+    """
+    calc = lower_calc(None, (("matches", condition),), _PASSES, rows, zone=zone)
+    return replace(calc, text=format_module(calc.text))
 
 
 def evaluate(sql: str, batch: pa.RecordBatch) -> pa.Array:

@@ -127,8 +127,9 @@ def _module_text(
     return template_environment().get_template("expressions.py.j2").render(module=module)
 
 
+@lru_cache(maxsize=256)
 def format_module(text: str) -> str:
-    """A module's text for readers. What runs is not formatted: that would take longer than to write it."""
+    """A module's text for readers. Calcs run unformatted, as formatting takes longer than all else about them."""
     # Late, as in codegen/handler/render.py.
     import black
 
