@@ -116,6 +116,7 @@ def test_retractions_for_keys_without_rows_are_dropped(data: st.DataObject) -> N
 @rich
 @few
 @given(data=st.data())
+@pytest.mark.sampled(3)
 def test_dirty_changelogs_give_the_same_changes_on_both_backends(
     name: str, data: st.DataObject
 ) -> None:

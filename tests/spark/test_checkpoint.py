@@ -384,6 +384,7 @@ def test_a_file_that_vanishes_under_a_running_query_is_named_or_counted(
 @pytest.mark.spark
 @pytest.mark.shortcut
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+@pytest.mark.sampled(1)
 def test_a_file_that_vanishes_is_named_by_sinks_of_files_too(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

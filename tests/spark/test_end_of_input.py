@@ -131,7 +131,7 @@ def wanted(job: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 def test_a_run_gives_the_table_of_the_shell(spark: Any, tmp_path: Path, name: str) -> None:
     query = QUERIES[name]
     engine = ("--engine", "local" if name in LIKE_ANOTHER else "spark")

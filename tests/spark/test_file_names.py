@@ -57,7 +57,7 @@ def test_a_pattern_is_named(name: str) -> None:
         ("jsonl", {}),
     ],
 )
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_files_that_spark_takes_for_patterns_are_refused(
     spark: Any, tmp_path: Path, format: str, options: dict[str, Any]
 ) -> None:

@@ -53,6 +53,7 @@ def failure_of(spark: Any, out: Any, checkpoint: Path, sink: str = "table") -> A
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_foreach_batch_hides_no_cause(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,7 +94,7 @@ WRITERS = ("aggloom.move", "aggloom.forget.on_spark", "aggloom.runtime.spark.mov
 
 
 @pytest.mark.parametrize("step", STEPS)
-@pytest.mark.sampled(1)
+@pytest.mark.thorough
 def test_a_kill_is_made_good(spark: Any, tmp_path: Path, step: int) -> None:
     job = run_query(spark, tmp_path, "sums")
     wanted = rows_without(tmp_path, "sums", draw_changes(5, 90))

@@ -230,6 +230,7 @@ def test_topics_move(spark: Any, broker: Any, tmp_path: Path) -> None:
         assert {row[0]: row[1:] for row, count in left.items() if count} == totals
 
 
+@pytest.mark.thorough
 def test_tables_of_delta_move(spark: Any, tmp_path: Path) -> None:
     deltalake = pytest.importorskip("deltalake")
     script = "SELECT customer, SUM(amount) AS s FROM orders GROUP BY customer"
@@ -255,6 +256,7 @@ def test_tables_of_delta_move(spark: Any, tmp_path: Path) -> None:
         }
 
 
+@pytest.mark.thorough
 def test_windows_over_a_wall_clock_move(spark: Any, tmp_path: Path) -> None:
     """In dialect flink TIMESTAMP has no zone, on either engine; windows that are open are closed by the other one."""
     changes = random_changes(7, 90, retracts=False)
@@ -289,6 +291,7 @@ def test_calls_change_and_a_key_is_explained_after_a_move(spark: Any, tmp_path: 
     assert "Ada" in str(replayed)
 
 
+@pytest.mark.thorough
 def test_a_killed_first_batch_on_spark_begins_anew(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -341,6 +341,7 @@ def test_a_key_lives_on_within_its_time_to_live(spark: Any, tmp_path: Path) -> N
     assert changes == [("+I", "a", 1, 1), ("-U", "a", 1, 1), ("+U", "a", 6, 5)]
 
 
+@pytest.mark.thorough
 def test_a_hint_says_when_a_key_is_forgotten(spark: Any, tmp_path: Path) -> None:
     """The hint decides, not the option; the aggregate above has no hint."""
     query = (

@@ -29,6 +29,7 @@ def run(spark: Any, folder: Path, drawn: Widened, tables: dict[str, str], **opti
     assert query.awaitTermination(300)
 
 
+@pytest.mark.thorough
 def test_columns_are_carried_once_a_begun_batch_has_ended(spark: Any, tmp_path: Path) -> None:
     drawn = draw_widened(random.Random(7), retracts=True)
     drawn.sql = SQL

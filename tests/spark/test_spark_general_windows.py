@@ -286,7 +286,7 @@ def results(spark: Any, tmp_path_factory: Any) -> dict[str, list[Row]]:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 def test_spark_gives_what_the_harness_gives(results: dict[str, list[Row]], name: str) -> None:
     case, got = CASES[name], plain(results[name])
     harness = harness_of(case.window)

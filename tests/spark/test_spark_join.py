@@ -69,6 +69,7 @@ def test_two_streams_over_restarts_one_of_them_idle(spark: Any, tmp_path: Path) 
         assert table(tmp_path / "checkpoint") == Counter(harness.table())
 
 
+@pytest.mark.thorough
 def test_what_does_not_stream_is_read_once(spark: Any, tmp_path: Path) -> None:
     """A batch DataFrame, rows that the query says, and a sub-query that lies in one place."""
     sql = """
@@ -138,6 +139,7 @@ SEEN_AND_CLICKED = """
     FROM TABLE(TUMBLE(TABLE near, DESCRIPTOR(at), INTERVAL '5' MINUTES)) GROUP BY window_start, window_end"""
 
 
+@pytest.mark.thorough
 def test_an_interval_join_under_a_window_over_restarts(spark: Any, tmp_path: Path) -> None:
     """Two streams with watermarks of their own: rows without a partner come in time for their windows."""
     minutes = {

@@ -140,6 +140,7 @@ def numbers(broker: Any) -> dict[int, int]:
     return dict(sums)
 
 
+@pytest.mark.thorough
 def test_a_driver_that_is_killed(spark: Any, broker: Any, tmp_path: Path) -> None:
     """Between the sink's commit and Spark's; AGGLOOM_KILLS=all: before that in an open transaction, too."""
     everything = os.environ.get("AGGLOOM_KILLS") == "all"

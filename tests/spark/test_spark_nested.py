@@ -124,6 +124,7 @@ def folded(files: Iterable[Path], windows: bool) -> Counter[Row]:
 
 
 @pytest.mark.parametrize("seed", range(_FIRST, _FIRST + _COUNT))
+@pytest.mark.sampled(1)
 def test_random_queries_on_spark_give_duckdbs_table(spark: Any, tmp_path: Path, seed: int) -> None:
     draws = random.Random(seed)
     windows, retracts = seed % 2 == 0, draws.random() < 0.5

@@ -109,6 +109,7 @@ def test_a_batch_dataframe_of_every_type(spark: Any, tmp_path: Path, number: int
         ("first_last", 7, 5, "mini_batch"),
     ],
 )
+@pytest.mark.sampled(4)
 def test_a_stream_of_every_view(
     spark: Any, tmp_path: Path, name: str, partitions: int, buckets: int, mode: Any
 ) -> None:

@@ -113,6 +113,7 @@ def stream(
 
 
 @pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.sampled(1)
 def test_a_cascade_is_exact_after_every_batch_and_restart(
     spark: Any, tmp_path: Path, plan: str
 ) -> None:
@@ -186,6 +187,7 @@ def test_a_checkpoint_of_another_query_is_refused(spark: Any, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("plan", ["two phases", "incremental"])
+@pytest.mark.sampled(1)
 def test_a_worker_that_dies_between_the_steps(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: str
 ) -> None:

@@ -64,6 +64,7 @@ def write(directory: Path, number: int, rows: list[Row]) -> None:
 
 
 @pytest.mark.parametrize("retracting", [True, False])
+@pytest.mark.sampled(1)
 def test_spark_gives_what_the_harness_gives(spark: Any, tmp_path: Path, retracting: bool) -> None:
     sql = RETRACTING if retracting else APPENDING
     spec = AggSpec.from_sql(sql, DDL, "retract" if retracting else "append")

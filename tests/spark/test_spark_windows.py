@@ -143,7 +143,7 @@ def plain(batches: list[list[Row]]) -> list[Counter[Row]]:
 
 
 @pytest.mark.parametrize("name", WINDOWS)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 def test_batches_equal_the_harness_over_a_restart(spark: Any, tmp_path: Path, name: str) -> None:
     window = WINDOWS[name]
     for batch in range(3):
