@@ -34,10 +34,10 @@ demo-windows: $(READY) java ## run the second demo: delays by the hour and over 
 demo-cdc: $(READY) java postgres kafka ## run the third demo: PostgreSQL, Debezium, Kafka, aggloom and back: make demo-cdc ARGS=--kill
 	@$(BIN)/python examples/cdc.py $(ARGS)
 
-test: $(READY) java postgres mysql kafka chromium ## run the tests of every feature, of long families a sample (half an hour)
+test: $(READY) java postgres mysql kafka chromium ## run the tests of every feature, of long families a sample
 	@$(BIN)/python -m pytest -m "not thorough" $(SPREAD) $(ARGS)
 
-test-all: $(READY) java postgres mysql kafka chromium ## run every test, each case of it (an hour)
+test-all: $(READY) java postgres mysql kafka chromium ## run every test, each case of it
 	@$(BIN)/python -m pytest $(SPREAD) $(ARGS)
 
 test-quick: $(READY) ## run the tests that need neither Spark nor long compiling

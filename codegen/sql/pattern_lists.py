@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from aggloom.codegen.sql.conditions import connect_all
 from aggloom.codegen.sql.errors import place_error
-from aggloom.codegen.sql.scope import bare, pretty
+from aggloom.codegen.sql.scope import bare, replace_expression
 from aggloom.errors import SqlError
 
 
@@ -27,12 +27,7 @@ def write_pattern_lists(tree: exp.Expression) -> None:
             raise place_error(SqlError("a list without patterns; write one, ('a%')."), node)
         parts = [_like(node, pattern) for pattern in each]
         connected = connect_all(parts, exp.Or if isinstance(listed, exp.Any) else exp.And)
-        condition: exp.Expression = exp.paren(connected, copy=False)
-        if isinstance(node.parent, exp.Select) and node.arg_key == "expressions":
-            condition = exp.Alias(
-                this=condition, alias=exp.to_identifier(pretty(node), quoted=True)
-            )
-        node.replace(condition)
+        replace_expression(node, exp.paren(connected, copy=False))
 
 
 def _like(node: exp.Expression, pattern: exp.Expression) -> exp.Expression:

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from aggloom.codegen.sql.conditions import connect_all
 from aggloom.codegen.sql.errors import place_error
-from aggloom.codegen.sql.scope import pretty
+from aggloom.codegen.sql.scope import replace_expression
 from aggloom.errors import SqlError
 
 _MOST = 100
@@ -30,14 +30,8 @@ def compare_fields(tree: exp.Expression, dialect: str) -> None:
         condition = (
             _of_list(node, standard) if isinstance(node, exp.In) else _of_two(node, standard)
         )
-        if condition is None:
-            continue
-        condition = exp.paren(condition, copy=False)
-        if isinstance(node.parent, exp.Select) and node.arg_key == "expressions":
-            condition = exp.Alias(
-                this=condition, alias=exp.to_identifier(pretty(node), quoted=True)
-            )
-        node.replace(condition)
+        if condition is not None:
+            replace_expression(node, exp.paren(condition, copy=False))
 
 
 def _of_list(node: exp.In, standard: bool) -> exp.Expression | None:

@@ -367,6 +367,13 @@ def name_item(node: exp.Expression, name: str) -> exp.Alias:
     return exp.Alias(this=node.copy(), alias=exp.to_identifier(name, quoted=True))
 
 
+def replace_expression(node: exp.Expression, value: exp.Expression) -> None:
+    """Put a value in the place of a node; as an item of SELECT without a name it keeps the node's text as its name."""
+    if isinstance(node.parent, exp.Select) and node.arg_key == "expressions":
+        value = exp.Alias(this=value, alias=exp.to_identifier(pretty(node), quoted=True))
+    node.replace(value)
+
+
 def bare(node: exp.Expression) -> exp.Expression:
     """The expression without the parentheses around it."""
     while isinstance(node, exp.Paren):

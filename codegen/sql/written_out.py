@@ -15,7 +15,7 @@ from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.lateral_rows import join_lateral_rows
 from aggloom.codegen.sql.lateral_top import lateral_top
-from aggloom.codegen.sql.scope import bare, name_item, pretty, text_of
+from aggloom.codegen.sql.scope import bare, name_item, replace_expression, text_of
 from aggloom.errors import SqlError
 
 _BY = {"MAX_BY": True, "ARG_MAX": True, "MIN_BY": False, "ARG_MIN": False}
@@ -45,26 +45,29 @@ def write_out(tree: exp.Expression) -> None:
 def _take_value(query: exp.Subquery) -> None:
     """Put the value in the place of a sub-query that has no table: it has one row."""
     select, parent = query.unnest(), query.parent
-    has_clauses = not isinstance(select, exp.Select) or any(
-        value for key, value in select.args.items() if key != "expressions"
-    )
-    if has_clauses or query.alias or len(select.expressions) != 1:
+    if not isinstance(select, exp.Select) or len(select.expressions) != 1:
+        return
+    # LIMIT and the like may also stand behind the parentheses around it.
+    wrappers = [each for each in query.find_all(exp.Subquery) if each.unnest() is select]
+    if any(_has_clauses(each, "this") for each in wrappers) or _has_clauses(select, "expressions"):
         return
     is_item = isinstance(parent, exp.Select) and query.arg_key == "expressions"
-    is_operand = isinstance(parent, exp.Condition | exp.Alias | exp.Where | exp.Having)
-    if not is_item and (
-        not is_operand or isinstance(parent, exp.SubqueryPredicate) or query.arg_key == "query"
-    ):
-        return
+    is_operand = (
+        isinstance(parent, exp.Condition | exp.Alias | exp.Where | exp.Having)
+        and not isinstance(parent, exp.SubqueryPredicate)
+        and query.arg_key != "query"
+    )
     item = select.expressions[0]
     value: exp.Expression = item.this if isinstance(item, exp.Alias) else item
     # An aggregate, a window or a table function has rows of its own.
     if value.is_star or value.find(CallNode, exp.Window, exp.AggFunc, exp.UDTF, exp.Query):
         return
-    value = exp.paren(value)
-    if is_item:
-        value = exp.Alias(this=value, alias=exp.to_identifier(pretty(query), quoted=True))
-    query.replace(value)
+    if is_item or is_operand:
+        replace_expression(query, exp.paren(value))
+
+
+def _has_clauses(node: exp.Expression, body: str) -> bool:
+    return any(value for key, value in node.args.items() if key != body)
 
 
 def _list_greatest(call: CallNode) -> None:
@@ -94,12 +97,8 @@ def _list_greatest(call: CallNode) -> None:
     some = exp.GT(this=counted, expression=exp.Literal.number(0))
     # So many values or, where there is none, NULL: a list of that length is NULL.
     length = exp.Case(ifs=[exp.If(this=some, true=most.copy())])
-    call_list: exp.Expression = exp.Anonymous(
-        this="SLICE", expressions=[listed, exp.Literal.number(1), length]
-    )
-    if isinstance(call.parent, exp.Select) and call.arg_key == "expressions":
-        call_list = exp.Alias(this=call_list, alias=exp.to_identifier(pretty(call), quoted=True))
-    call.replace(call_list)
+    call_list = exp.Anonymous(this="SLICE", expressions=[listed, exp.Literal.number(1), length])
+    replace_expression(call, call_list)
 
 
 def _number_rows(select: exp.Select, distinct: exp.Distinct) -> None:

@@ -30,6 +30,7 @@ LATERAL = (
 
 VALUES = (
     "SELECT id FROM t WHERE k = (SELECT 2) AND v <> (SELECT 1 + 1)",
+    "SELECT id FROM t WHERE k = ((SELECT 2) LIMIT 0) OR v = ((SELECT 3) LIMIT 1)",
     "SELECT id, (SELECT 3) AS three, v + (SELECT k + 1 AS more) AS w FROM t",
     "SELECT k, COUNT(*) AS n FROM t GROUP BY k HAVING COUNT(*) > ((SELECT 1))",
     "SELECT id FROM t WHERE k IN (SELECT 2) AND EXISTS (SELECT 1) AND v = ANY (SELECT 3)",
@@ -82,6 +83,7 @@ def test_the_table_is_duckdb_s(query: str, mode: str) -> None:
 @pytest.mark.parametrize(
     ("query", "said"),
     [
+        ("SELECT id FROM t WHERE k = (SELECT 2 WHERE FALSE)", "a sub-query that may have several"),
         ("SELECT DISTINCT ON (k) k, id FROM t", "write ORDER BY the keys, and behind them"),
         ("SELECT DISTINCT ON (k) k, id FROM t ORDER BY k", "write ORDER BY the keys, and behind"),
         ("SELECT DISTINCT ON (k) k, id FROM t ORDER BY id, k", "write ORDER BY the keys"),
