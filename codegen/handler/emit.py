@@ -330,5 +330,10 @@ def _name_tuples(module: ModuleType) -> None:
     """
     suffix = module.__name__.rpartition("_")[2]
     for each in vars(module).values():
-        if hasattr(each, "_fields") and getattr(each, "__module__", "") == module.__name__:
+        # A class alone is asked for its fields: a kernel would make its dispatcher to answer, and import Numba.
+        if (
+            isinstance(each, type)
+            and hasattr(each, "_fields")
+            and each.__module__ == module.__name__
+        ):
             each.__name__ = f"{each.__name__}_{suffix}"
