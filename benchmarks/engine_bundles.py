@@ -31,7 +31,7 @@ class RandomRows:
     """A source whose first batch has a row of each key, and each later one rows of random keys."""
 
     ends = True
-    waiting: Mapping[str, int] = {}
+    backlog: Mapping[str, int] = {}
 
     def __init__(self, bundles: int) -> None:
         self._bundles = bundles
