@@ -87,7 +87,13 @@ class ExpressionLowering:
     def cast(
         self, value: LoweredExpression, dtype: pa.DataType, node: exp.Expression
     ) -> LoweredExpression:
-        """The value as a type, by Spark's implicit cast."""
+        """The value as a type, by Spark's implicit cast; raises TypeMismatchError where Spark makes none."""
+        # CAST spells an array as a text, and no function does.
+        if pa.types.is_nested(value.type) and not pa.types.is_nested(dtype):
+            raise TypeMismatchError(
+                f"expression {node.sql('spark')}: it is {type_name(value.type)} where {type_name(dtype)} is needed; "
+                "give one, or write CAST(... AS STRING) around it."
+            )
         return self.casts(self, value, dtype, node)
 
     def as_type(self, node: exp.Expression, dtype: pa.DataType) -> LoweredExpression:

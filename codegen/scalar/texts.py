@@ -40,11 +40,17 @@ def _concat(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
 
 def _concat_ws(low: ExpressionLowering, node: exp.ConcatWs) -> LoweredExpression:
     separator, *pieces = node.expressions
-    values = [low.text(piece) for piece in pieces]
+    values = [_lower_piece(low, piece) for piece in pieces]
     if not values:
         raise unsupported_error(node, NEEDS_SPARK)
     text = f"scalar.join_texts({{separator}}, {_places(values)})"
     return call(text, _TEXT, *values, separator=quoted(literal_text(separator, node)))
+
+
+def _lower_piece(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
+    """An argument of CONCAT_WS, which may be an array of texts."""
+    value = low.lower(node)
+    return low.cast(value, pa.list_(_TEXT) if pa.types.is_list(value.type) else _TEXT, node)
 
 
 def _places(values: list[LoweredExpression]) -> str:
@@ -149,7 +155,16 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
         "safe",
         "coalesce",
     ),
-    entry(exp.ConcatWs, "concat_ws(',', s, t, i)", _concat_ws, "safe", "coalesce", "flatten"),
+    entry(
+        exp.ConcatWs,
+        (
+            "concat_ws(',', s, t, i)",
+            "concat_ws('-', s, split(t, 'b'), array(t, NULL, s))",
+            "concat_ws('', array(s), i)",
+        ),
+        _concat_ws,
+        *("safe", "coalesce", "flatten"),
+    ),
     entry(
         exp.Substring,
         ("substring(s, 2)", "substr(s, 1, 2)", "substring(s, -2, 1)", "substring(s, 0, 2)"),

@@ -50,13 +50,20 @@ def repeat(value: Value, times: Value) -> Value:
 
 
 def join_texts(separator: str, *values: Value) -> Value:
-    """concat_ws: the values that are not NULL, with a separator between them."""
+    """concat_ws: the texts that are not NULL, and those in arrays, with a separator between them."""
     # Arrow's own join that skips NULLs leaves out the rows in which all are NULL.
     nothing, before = pa.scalar(""), pa.scalar(separator)
-    pieces = [
-        pc.coalesce(pc.binary_join_element_wise(before, value, nothing), nothing)
-        for value in values
-    ]
+
+    def join_items(items: list[str | None]) -> str:
+        return "".join(f"{separator}{item}" for item in items if item is not None)
+
+    def join_behind(value: Value) -> Value:
+        """The texts of a value, each behind a separator."""
+        if pa.types.is_list(value.type):
+            return row_by_row(join_items, pa.string(), value)
+        return pc.binary_join_element_wise(before, value, nothing)
+
+    pieces = [pc.coalesce(join_behind(value), nothing) for value in values]
     whole = pc.binary_join_element_wise(*pieces, nothing)
     return pc.utf8_slice_codeunits(whole, len(separator))
 

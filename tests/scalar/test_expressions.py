@@ -214,6 +214,10 @@ def test_inferred_types(sql: str, dtype: pa.DataType | None) -> None:
         ("TRY_CAST(s AS INTERVAL)", UnsupportedExpressionError, "TRY_CAST"),
         ("z + 1", UnknownColumnError, "'z'"),
         ("a = DATE '2020-01-01'", TypeMismatchError, "INT and DATE"),
+        # CAST spells an array as a text; no function and no comparison does.
+        ("s LIKE ARRAY('a%')", TypeMismatchError, "ARRAY<STRING> where STRING is needed.*CAST"),
+        ("upper(MAP('a', 1))", TypeMismatchError, "MAP<STRING,INT> where STRING is needed"),
+        ("md5(named_struct('a', 1))", TypeMismatchError, "where BINARY is needed"),
         ("a +", SqlError, "cannot be read"),
         ("'open", SqlError, "not closed"),
     ],
