@@ -96,6 +96,8 @@ check: $(READY) farm ## lint, formatting and strict types
 	$(BIN)/black --check --quiet . || { echo "black would change files: run 'make fmt'"; exit 1; }
 	$(BIN)/mypy
 	MYPYPATH=examples:tests:docs $(BIN)/mypy examples/*.py tests/support/strict_user.py tests/cases/*.py docs/writers/*.py
+	MYPYPATH=benchmarks $(BIN)/mypy --implicit-reexport --no-warn-unused-ignores --allow-subclassing-any --ignore-missing-imports \
+	  benchmarks/*.py benchmarks/nexmark/*.py
 
 cases: $(READY) java ## run a directory of case files through the harness, or with ENGINE=local on that engine: make cases DIR=../shared/cases
 	@dir="$(or $(DIR),$(CASES))"; \

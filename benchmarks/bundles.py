@@ -58,7 +58,9 @@ def command(
                         f"{case.name}, {name}, round {number}: {run.seconds:.2f} s", err=True
                     )
                 if len(answers) > 1:
-                    raise click.ClickException(f"{case.name}: {answer.format(answers)}")
+                    raise click.ClickException(
+                        f"{case.name}: the contenders' answers differ: {answers}"
+                    )
         table = list(cells(list(found.values())))
         if quick:
             for row in table:

@@ -49,9 +49,9 @@ def measure(rounds: int, names: tuple[str, ...] = tuple(HANDLERS)) -> list[Serie
             phases = [Series(f"{name}|{changes}", phase) for phase in PHASES]
             for _ in range(rounds):
                 with tempfile.TemporaryDirectory(prefix="bench-") as directory:
-                    times = _load(HANDLERS[name], changes, directory)
-                    times += _load(HANDLERS[name], changes, directory)
-                for series, seconds in zip(phases, times, strict=True):
+                    compiled = _load(HANDLERS[name], changes, directory)
+                    loaded = _load(HANDLERS[name], changes, directory)
+                for series, seconds in zip(phases, compiled + loaded, strict=True):
                     series.runs.append(Run(1, seconds))
             made += phases
     return made

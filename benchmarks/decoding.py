@@ -23,7 +23,7 @@ _SOURCE = (
     '"db":"shop","sequence":"[\\"1\\",\\"2\\"]","ts_us":1700000000000000,"ts_ns":1700000000000000000,'
     '"schema":"public","table":"orders","txId":1,"lsn":2,"xmin":null},"ts_ms":1700000000000,"transaction":null'
 )
-_CASES = {
+_CASES: dict[str, tuple[str, str, str, dict[str, str]]] = {
     "JSON": ("jsonl", _SCHEMA, "", {}),
     "JSON, names in another case": ("jsonl", "K BIGINT, V INT", "", {}),
     "JSON, 6 fields more": ("jsonl", _SCHEMA, _OTHERS, {}),
@@ -58,7 +58,7 @@ def make_messages(format: str, more: str, count: int) -> Iterator[bytes]:
 def main(messages: int, runs: int) -> None:
     """Measure, and print."""
     for title, (format_, schema, more, options) in _CASES.items():
-        reading = decoder(format_, schema, **options)
+        reading = decoder(format_, schema, table=options.get("table"))
         texts = Texts.copy(list(make_messages(format_, more, messages)))
         seconds = []
         for _ in range(runs + 1):

@@ -13,7 +13,7 @@ import pyarrow as pa
 from bundles import command
 from measure import Run
 
-from aggloom.runtime.operators.base import Operator
+from aggloom.runtime.operators.base import OneInput
 from aggloom.runtime.operators.deduplicate.immediate import DeduplicateOperator
 from aggloom.runtime.operators.normalise import NormaliseOperator
 from aggloom.runtime.values.changelog import INSERT
@@ -43,7 +43,7 @@ class Case:
             columns = [random.integers(0, self.keys, n), numbers, late, random.random(n)]
             yield pa.RecordBatch.from_arrays([pa.array(each) for each in columns], schema=_COLUMNS)
 
-    def operator(self) -> Operator:
+    def operator(self) -> OneInput:
         if self.upserts:
             return NormaliseOperator(_COLUMNS, 1)
         order = None if self.by == "n" else self.by

@@ -67,7 +67,7 @@ def _throughput(spark: SparkSession, rounds: int) -> list[Series]:
 def _cells(latency: Sequence[Series], throughput: Sequence[Series]) -> list[tuple[str, ...]]:
     """The rows of the table."""
     one = [run.seconds for run in latency[0].runs]
-    found = []
+    found: list[tuple[str, ...]] = []
     for each in latency:
         times = [run.seconds for run in each.runs]
         over = f"{spread(ratios(times, one))} times one operator"

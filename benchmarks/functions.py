@@ -38,7 +38,8 @@ def _batches(keys: int, rows: int, size: int) -> list[pa.RecordBatch]:
         "w": rng.normal(0, 1, rows),
         "i": rng.integers(0, 1000, rows),
     }
-    return pa.table(columns).to_batches(max_chunksize=size)
+    batches: list[pa.RecordBatch] = pa.table(columns).to_batches(max_chunksize=size)
+    return batches
 
 
 def _handler(calls: str, changes: str) -> Any:

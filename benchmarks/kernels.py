@@ -19,6 +19,7 @@ from rows import Rows
 from workloads import BASIC, COUNT, DISTINCT, MIXED, TOP, Query
 
 from aggloom.codegen import AggSpec, generate, load, prepare
+from aggloom.codegen.spec.choices import Changes
 from aggloom.runtime.operators.group_aggregate import GroupAggOperator
 from aggloom.runtime.values.changelog import is_retraction, parse_kinds
 
@@ -44,7 +45,7 @@ class Case:
 
     @cached_property
     def spec(self) -> AggSpec:
-        changes = "retract" if self.rows.retracts else "append"
+        changes: Changes = "retract" if self.rows.retracts else "append"
         return AggSpec.from_sql(self.query.sql, schema=self.rows.schema, input_changes=changes)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +46,9 @@ def make_batches(rows: int, keys: int) -> Iterator[pa.RecordBatch]:
         )
 
 
-def run_operator(batches: list[pa.RecordBatch], backend: str) -> tuple[float, int]:
+def run_operator(
+    batches: list[pa.RecordBatch], backend: Literal["numba", "python"]
+) -> tuple[float, int]:
     """The seconds that the batches take, and how many matches there are."""
     schema = {"t": "k BIGINT, price BIGINT, ts TIMESTAMP"}
     with al.Harness.from_sql(SQL, schema, input_changes="append", backend=backend) as harness:

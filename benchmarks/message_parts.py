@@ -12,6 +12,7 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import click
@@ -68,7 +69,7 @@ def measure(topic: Topic, count: int, sql: str) -> dict[str, str]:
             reading.decode(block)
 
     runs: dict[str, Callable[[], Any]] = {
-        name: lambda fetcher=fetcher: fetch(fetcher) for name, fetcher in fetchers.items()
+        name: partial(fetch, fetcher) for name, fetcher in fetchers.items()
     }
     runs["and decoded"] = fetch_and_decode
     runs["the local engine, into nothing"] = lambda: on_local_engine(sql, Place(topic, count, None))

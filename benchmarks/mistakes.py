@@ -149,8 +149,16 @@ def time_mistake(
 ) -> tuple[str, float]:
     """The first line of the error that a command prints, and the seconds until it is there."""
     begun = time.perf_counter()
-    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
-    with subprocess.Popen(command, cwd=folder, env=environment, text=True, **pipes) as process:
+    none = subprocess.DEVNULL
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        text=True,
+        stdin=none,
+        stdout=none,
+        stderr=subprocess.PIPE,
+    ) as process:
         for line in process.stderr or ():
             if line.startswith(("aggloom: ", "Error: ")):
                 seconds = time.perf_counter() - begun

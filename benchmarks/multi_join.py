@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import click
 import numpy as np
@@ -13,6 +14,7 @@ from bundles import LOOM, cells
 from measure import Run, Series
 from results import publish_rows
 
+from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import Plan, PlanOptions, plan_query
 from aggloom.runtime.local.pipeline import Pipeline
 from aggloom.runtime.operators.steps import Rows
@@ -104,9 +106,13 @@ def _cases() -> Iterator[Case]:
 CASES = tuple(_cases())
 
 
+def _refuse_handler(spec: AggSpec) -> type[Any]:
+    raise AssertionError("a join has no calls")
+
+
 def play(case: Case, contender: str, rows: int, size: int) -> tuple[Run, int, int]:
     """All bundles: what they took, how many joined rows there are, and the bytes of the state."""
-    pipeline = Pipeline(case.plan(contender), lambda spec: None)
+    pipeline = Pipeline(case.plan(contender), _refuse_handler)
     taken, seconds = 0, 0.0
     for tables in case.bundles(rows, size):
         begin = time.process_time()

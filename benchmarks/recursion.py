@@ -53,7 +53,8 @@ class Hierarchy:
     def _draw_parents(self, nodes: np.ndarray) -> np.ndarray:
         above = np.maximum(self.level[nodes] - 1, 0)
         low, high = self.starts[above], self.starts[above + 1]
-        return low + (self.draw.random(len(nodes)) * (high - low)).astype(np.int64)
+        parents: np.ndarray = low + (self.draw.random(len(nodes)) * (high - low)).astype(np.int64)
+        return parents
 
 
 def main(nodes: int = 10_000, depth: int = 8, moved: int = 1_000) -> None:

@@ -114,7 +114,7 @@ def _quantiles(spark: SparkSession) -> Any:
 @click.option("--batches", default=2, show_default=True, help="Micro-batches of each run.")
 def main(rows: int, repeat: int, partitions: int, batches: int) -> None:
     """Run every plan in turn and write benchmarks/results/skew."""
-    spark = al.session("aggloom-skew", **{"spark.sql.shuffle.partitions": partitions})
+    spark = al.session("aggloom-skew", **{"spark.sql.shuffle.partitions": str(partitions)})
     spark.sparkContext.setLogLevel("ERROR")
     folder = dataset(rows)
     series: list[Series] = []

@@ -87,8 +87,8 @@ def variables_of(home: Path, bin_folder: Path, with_java: bool) -> dict[str, str
 def install(wheel: Path, folder: Path, extra: str) -> float:
     """Make an environment with the wheel; the seconds that takes."""
     begun = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    pip = [folder / "bin" / "pip", "install", "--quiet", f"{wheel}{extra}"]
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    pip = [str(folder / "bin" / "pip"), "install", "--quiet", f"{wheel}{extra}"]
     subprocess.run(pip, check=True)
     return time.perf_counter() - begun
 
@@ -230,7 +230,7 @@ def main() -> int:
             variables = variables_of(folder / "home", own, given.spark)
             steps += walk(page, given.tree, Place(empty, own, variables, given.spark))
         begun = time.perf_counter()
-        init = [own / "aggloom", "init", PROJECT]
+        init = [str(own / "aggloom"), "init", PROJECT]
         subprocess.run(init, cwd=folder, env=variables, check=True, capture_output=True)
         seconds = time.perf_counter() - begun
         steps.append(Step("a project", 0, f"aggloom init {PROJECT}", seconds, ""))

@@ -20,6 +20,7 @@ import aggloom as al
 from aggloom.codegen.windows import Assigner
 
 os.environ["POLARS_MAX_THREADS"] = "1"  # read when it is imported
+pl: Any
 try:
     import polars as pl
 except ImportError:

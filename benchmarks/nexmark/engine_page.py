@@ -97,7 +97,7 @@ def _command(events: Events, form: str, rounds: int) -> str:
 
 def _cells(name: str, title: str, rounds: Rounds) -> tuple[str, ...]:
     def middle(fact: str) -> float:
-        return statistics.median(each[fact] for each in rounds)
+        return float(statistics.median(each[fact] for each in rounds))
 
     seconds, rows = middle("processor"), rounds[0]["rows"]
     compared = [each for each in rounds if "flink_rate" in each]
