@@ -6,7 +6,16 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from aggloom.codegen.operators import CHOICES, Calc, Node, Numbered, pick, walk
+from aggloom.codegen.operators import (
+    Calc,
+    Chosen,
+    Node,
+    Numbered,
+    pick,
+    plan_deduplicate,
+    plan_rank,
+    walk,
+)
 from aggloom.codegen.scalar.expressions import column_name
 from aggloom.codegen.spec.dtypes import has_order, is_supported, type_name
 from aggloom.codegen.sql.errors import place_error, refusal
@@ -14,6 +23,9 @@ from aggloom.codegen.sql.numbering import NumberingQuery, SortItem
 from aggloom.codegen.sql.numbering_range import Range, conjuncts, range_of
 from aggloom.codegen.sql.scope import Scope, bare, make_column
 from aggloom.errors import TypeMismatchError
+
+CHOICES: tuple[Chosen, ...] = (plan_deduplicate, plan_rank)
+"""Operators that a numbering may become once its range is known; the first that can do it does."""
 
 
 class NumberingBuilder(Protocol):
