@@ -7,7 +7,6 @@ that is not in it, or arguments for which its rule has no answer, are asked of S
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Final
 
 import pyarrow as pa
@@ -19,9 +18,9 @@ from aggloom.codegen.scalar.number_formats import number_type
 from aggloom.codegen.scalar.operand_types import arithmetic_type, common, round_type
 from aggloom.codegen.scalar.own_functions import OWN_FUNCTIONS
 from aggloom.codegen.scalar.promotion import is_inexact, is_number
+from aggloom.codegen.scalar.record_options import infer_schema, is_schema_call, parse_record_type
 from aggloom.codegen.scalar.variant_types import RULES as VARIANT_RULES
-from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK, parse_schema, parse_type
-from aggloom.errors import SpecError
+from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
 
 _UNITS: Final = ("date_add", "dateadd", "timestampadd", "date_diff", "datediff", "timestampdiff")
 _NO_VALUE: Final = (exp.Interval, exp.Lambda, exp.Var, exp.Star, exp.DataType)
@@ -165,15 +164,10 @@ def _named_struct(arguments: Arguments) -> pa.DataType | None:
 
 
 def _from_json(arguments: Arguments) -> pa.DataType | None:
+    if len(arguments) > 1 and is_schema_call(arguments.nodes[1]):
+        return parse_record_type(infer_schema(arguments.nodes[1]))
     text = arguments.text(1)
-    if text is None:
-        return None
-    # Spark takes a type, ARRAY<INT>, or the columns of a row, a INT, b STRING.
-    with suppress(SpecError):
-        return parse_type(text)
-    with suppress(SpecError):
-        return pa.struct(list(parse_schema(text)))
-    return None
+    return None if text is None else parse_record_type(text)
 
 
 def _whole(arguments: Arguments) -> pa.DataType | None:

@@ -24,6 +24,7 @@ from aggloom.codegen.scalar import (
     number_formats,
     numbers,
     patterns,
+    records,
     shorthand,
     sql_json,
     texts,
@@ -42,7 +43,7 @@ FAMILIES: Final = {
     "Texts": (*texts.ENTRIES, *patterns.ENTRIES, *words.ENTRIES, *number_formats.ENTRIES),
     "Encodings, hashes and URLs": encodings.ENTRIES,
     "Arrays, maps and rows": (*collections.ENTRIES, *lambdas.ENTRIES),
-    "JSON": json_texts.ENTRIES,
+    "JSON": (*json_texts.ENTRIES, *records.ENTRIES),
     "VARIANT": variants.ENTRIES,
     OWN_FAMILY: (*sql_json.ENTRIES, *flink_entries.ENTRIES),
     "Dates and times": (

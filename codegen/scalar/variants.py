@@ -10,7 +10,7 @@ from sqlglot import exp
 from aggloom.codegen.scalar import casts
 from aggloom.codegen.scalar.entry import by_row, call_by_row, entry
 from aggloom.codegen.scalar.lowered_expression import LoweredExpression, call, constant, quoted
-from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry, Rule
+from aggloom.codegen.scalar.lowering import ExpressionLowering, LoweringEntry, Rule
 from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.promotion import INTEGERS
 from aggloom.codegen.scalar.spark_text import spark_text
@@ -40,14 +40,6 @@ def _variant(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression
 def _parse(tries: bool) -> Rule:
     function = "variants.try_parse_json" if tries else "variants.parse_json"
     return by_row(function, VARIANT, _TEXT, raises=not tries)
-
-
-def _to_json(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
-    """TO_JSON(v); of other values it is Spark's."""
-    value = low.lower(node.expressions[0])
-    if value.type != VARIANT or len(node.expressions) > 1:
-        raise unsupported_error(node, NEEDS_SPARK)
-    return call_by_row("variants.to_json", _TEXT, [value], node)
 
 
 def _of_variant(function: str, dtype: pa.DataType, nulls: bool = False) -> Rule:
@@ -154,5 +146,4 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
         ("TO_JSON(TO_VARIANT_OBJECT(e))", "TO_JSON(TO_VARIANT_OBJECT(k))"),
         _to_object,
     ),
-    entry("to_json", "TO_JSON(CAST(a AS VARIANT))", _to_json),
 )

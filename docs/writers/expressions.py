@@ -37,6 +37,10 @@ session, and without a session refuses them by name. [Why](decisions/027-express
 - *Regular expressions* have the meaning that they have in Java. An expression that Python would understand
   differently is refused. An empty match, as of `a*`, is never in the middle of a character, as it can be in Java.
 - *Numbers in JSON* are written with the shortest digits, as in Java from version 19 on.
+- *FROM_JSON* keeps of a bad record what Spark keeps, which is nothing if the text ends too soon. Options without Spark
+  are `mode`, `columnNameOfCorruptRecord` and the three formats of times; of *TO_JSON* the formats and
+  `ignoreNullFields`. The schema is a literal; BINARY, TIME and VARIANT in it are refused with what to write instead.
+  A time in a text that only Spark reads, such as `12:30` or a zone by its name, is an error and no NULL.
 - *Instants* are shown in the session's time zone. When clocks are set back, an hour occurs twice. Expressions that
   depend on which of the two is meant, such as DATE_TRUNC('HOUR', ..), are left to Spark unless the zone is UTC.
 - *Functions of Flink that Spark lacks* are the last family below. On Spark a worker computes these calls into columns

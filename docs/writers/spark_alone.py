@@ -42,9 +42,9 @@ REASONS: Final = (
         "a session for decryption; encrypt before or after the query",
     ),
     Reason(
-        "from_json schema_of_json from_csv to_csv schema_of_csv",
-        "of a malformed document Spark keeps what its parsers had read, down to their state behind the fault",
-        "`get_json_object`, `JSON_VALUE`, `PARSE_JSON` with `VARIANT_GET`; `split`, `concat_ws`; or a session",
+        "from_csv to_csv schema_of_csv",
+        "what becomes of a malformed line is a matter of the parser that Spark uses",
+        "`split`, `concat_ws`; `to_json` and `from_json`; or a session",
     ),
     Reason(
         "from_xml to_xml schema_of_xml xpath xpath_boolean xpath_double xpath_float xpath_int xpath_long "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import decimal
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 import pyarrow as pa
@@ -201,17 +202,28 @@ def timestamp_to_text(value: Value) -> Value:
     return pc.replace_substring_regex(bare, r"(\.[0-9]*[1-9])0+$", r"\1")
 
 
+def try_parse(
+    text: str, parse: Callable[[str], int | None], number: pa.DataType, sql: str
+) -> int | None:
+    """The days (int32) or microseconds (int64) of a text; None if it is no time.
+
+    Raises InvalidCastError for a text that Spark might read: NULL would be a wrong answer without a word.
+    """
+    bare = text.strip(_SPACE)
+    parsed = parse(bare)
+    if parsed is None and _ONLY_SPARK[number].fullmatch(bare):
+        raise failure(InvalidCastError, sql, (text,), _BEYOND)
+    return parsed
+
+
 def _by_grammar(
     value: Value, parse: Any, number: pa.DataType, dtype: pa.DataType, sql: str | None
 ) -> Value:
     def convert(text: str) -> int | None:
+        if sql is None:
+            return try_parse(text, parse, number, "TRY_CAST")
         parsed = parse(text.strip(_SPACE))
         if parsed is None:
-            # NULL would be a wrong answer without a word for a text that Spark might read.
-            if sql is None and not _ONLY_SPARK[number].fullmatch(text.strip(_SPACE)):
-                return None
-            if sql is None:
-                raise failure(InvalidCastError, "TRY_CAST", (text,), _BEYOND)
             raise failure(InvalidCastError, sql, (text,), _describe_misread(dtype))
         return int(parsed)
 

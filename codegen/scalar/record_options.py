@@ -1,0 +1,168 @@
+"""The options and the types of FROM_JSON, TO_JSON and their kin: what of them runs without Spark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Final
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.scalar.casts import is_utc
+from aggloom.codegen.scalar.json_schemas import schema_of_json
+from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering
+from aggloom.codegen.scalar.operand_types import unsupported_error
+from aggloom.codegen.scalar.time_patterns import reader_of, template_of
+from aggloom.codegen.spec.dtypes import (
+    TIME_OF_DAY,
+    VARIANT,
+    parse_schema,
+    parse_type,
+    type_name,
+)
+from aggloom.errors import SpecError
+
+FORMATS: Final = {
+    "dateformat": "date",
+    "timestampformat": "timestamp",
+    "timestampntzformat": "timestamp_ntz",
+}
+"""The options that are patterns of times, by lower-case name, and the runtime's words for their types."""
+_SIZED: Final = re.compile(r"\b(?:VAR)?CHAR\b", re.I)
+_INSTEAD: Final = {
+    pa.binary(): "declare it as STRING and write UNBASE64 around the field",
+    TIME_OF_DAY: "declare it as STRING and CAST the field AS TIME",
+    VARIANT: "declare it as STRING and write PARSE_JSON around the field",
+}
+
+
+def read_options(node: exp.Anonymous, place: int, known: Collection[str]) -> dict[str, str]:
+    """The options of a call by lower-case name, from the literal map at a place of its arguments.
+
+    Raises UnsupportedExpressionError for another map, or for an option that is not among `known`.
+    """
+    if len(node.expressions) <= place:
+        return {}
+    call = node.expressions[place]
+    items = call.expressions if isinstance(call, exp.Anonymous) else []
+    is_map = isinstance(call, exp.Anonymous) and call.name.lower() == "map"
+    if not is_map or len(items) % 2 or not all(map(_is_text, items)):
+        raise unsupported_error(node, "needs its options as map('name', 'value') of literals.")
+    options = {items[at].name.lower(): items[at + 1].name for at in range(0, len(items), 2)}
+    for name in options:
+        if name not in known:
+            listed = ", ".join(sorted(known))
+            message = f"has option {name!r}, which {NEEDS_SPARK[3:-1]}; without it are {listed}."
+            raise unsupported_error(node, message)
+    return options
+
+
+def is_failfast(options: dict[str, str], node: exp.Expression) -> bool:
+    """Tell whether bad records are errors; raises UnsupportedExpressionError for a mode that the functions lack."""
+    mode = options.get("mode", "PERMISSIVE").upper()
+    if mode not in ("PERMISSIVE", "FAILFAST"):
+        raise unsupported_error(node, f"has mode {mode}; write PERMISSIVE or FAILFAST.")
+    return mode == "FAILFAST"
+
+
+def record_type(node: exp.Anonymous) -> pa.DataType:
+    """The type that the second argument of FROM_JSON or FROM_CSV says; raises UnsupportedExpressionError."""
+    schema = node.expressions[1]
+    text = infer_schema(schema) if is_schema_call(schema) else schema.name
+    if not (_is_text(schema) or is_schema_call(schema)):
+        raise unsupported_error(node, "needs its schema as a literal such as 'a INT, b STRING'.")
+    dtype = parse_record_type(text)
+    if dtype is None or _SIZED.search(text):
+        raise unsupported_error(node, f"has {text!r} as its schema; write it as 'a INT, b STRING'.")
+    return dtype
+
+
+def is_schema_call(node: exp.Expression) -> bool:
+    """Tell whether an expression is SCHEMA_OF_JSON(..)."""
+    return isinstance(node, exp.Anonymous) and node.name.lower() == "schema_of_json"
+
+
+def infer_schema(node: exp.Expression) -> str:
+    """The type that SCHEMA_OF_JSON infers of a literal; raises UnsupportedExpressionError."""
+    if len(node.expressions) != 1 or not _is_text(node.expressions[0]):
+        raise unsupported_error(node, "needs its document as one literal, such as '{\"a\": 1}'.")
+    try:
+        return schema_of_json(node.expressions[0].name)
+    except (ValueError, RecursionError) as error:
+        raise unsupported_error(node, f"needs a document of JSON: {error}.") from None
+
+
+def parse_record_type(text: str) -> pa.DataType | None:
+    """The type of a schema: a type such as ARRAY<INT>, or the columns of a row; None if it is neither."""
+    with suppress(SpecError):
+        return parse_type(text)
+    with suppress(SpecError):
+        return pa.struct(list(parse_schema(text)))
+    return None
+
+
+def check_read(dtype: pa.DataType, node: exp.Expression) -> None:
+    """Raise UnsupportedExpressionError for a type of which a part is not read as Spark does."""
+    if pa.types.is_map(dtype):
+        if dtype.key_type != pa.string():
+            raise unsupported_error(
+                node, f"reads {type_name(dtype)}; only STRING is a key of a MAP."
+            )
+        return check_read(dtype.item_type, node)
+    if pa.types.is_nested(dtype):
+        for place in range(dtype.num_fields):
+            check_read(dtype.field(place).type, node)
+        return None
+    if dtype in _INSTEAD:
+        raise unsupported_error(node, f"reads {type_name(dtype)}; {_INSTEAD[dtype]}.")
+    return None
+
+
+def readers_of(low: ExpressionLowering, options: dict[str, str], node: exp.Expression) -> str:
+    """The regular expressions of the patterns of times that are read, as text of Python."""
+    readers = {}
+    for name, kind in FORMATS.items():
+        if name in options:
+            readers[kind] = reader_of(options[name], node)
+            # An offset says the instant, which the clocks of a zone have not.
+            if "<offset>" in readers[kind] and (kind != "timestamp" or not is_utc(low.zone)):
+                raise unsupported_error(node, NEEDS_SPARK)
+    return repr(readers)
+
+
+def templates_of(low: ExpressionLowering, options: dict[str, str], node: exp.Expression) -> str:
+    """The templates of the patterns of times that are written, as text of Python."""
+    templates = {
+        kind: template_of(options[name], node, is_utc(low.zone) and kind == "timestamp")
+        for name, kind in FORMATS.items()
+        if name in options
+    }
+    return repr(templates)
+
+
+def zone_text(low: ExpressionLowering) -> str:
+    """The session's time zone as text of Python; of UTC's names one."""
+    return repr("UTC" if is_utc(low.zone) else low.zone)
+
+
+def _is_text(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Literal) and bool(node.is_string)
+
+
+_WRITABLE_KEYS: Final = (pa.string(), pa.bool_(), pa.float32(), pa.float64())
+
+
+def check_written(dtype: pa.DataType, node: exp.Expression) -> None:
+    """Raise UnsupportedExpressionError for a map whose keys are no texts, numbers or BOOLEAN."""
+    if pa.types.is_map(dtype):
+        key = dtype.key_type
+        if not (key in _WRITABLE_KEYS or pa.types.is_integer(key) or pa.types.is_decimal(key)):
+            fix = "make texts of the keys, TRANSFORM_KEYS(m, (k, v) -> CAST(k AS STRING))."
+            raise unsupported_error(node, f"writes {type_name(dtype)}; {fix}")
+        return check_written(dtype.item_type, node)
+    if pa.types.is_struct(dtype) or pa.types.is_list(dtype):
+        for place in range(dtype.num_fields):
+            check_written(dtype.field(place).type, node)
+    return None
