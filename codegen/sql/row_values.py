@@ -1,5 +1,7 @@
 """Rows that are compared, `(a, b) IN ((1, 2), (3, 4))` or `(a, b) < (1, 2)`, written out by their fields.
 
+BETWEEN is two comparisons. A row within a row counts as its fields: the order of the whole is theirs, one by one.
+
 In dialect `spark` a row is never NULL, a NULL field equals a NULL field and is less than any value: the answer is TRUE
 or FALSE. In dialect `flink`, as in the SQL standard, the comparison of a NULL field is unknown.
 """
@@ -24,12 +26,15 @@ _MIRRORED = {exp.GT: exp.LT, exp.GTE: exp.LTE}
 def compare_fields(tree: exp.Expression, dialect: str) -> None:
     """Write out the comparisons of rows of a tree, lists of rows up to a hundred; raises SqlError for other fields."""
     standard = dialect == "flink"
-    for node in list(tree.find_all(exp.In, *_EQUAL, exp.LT, exp.LTE, exp.GT, exp.GTE)):
+    for node in list(tree.find_all(exp.In, exp.Between, *_EQUAL, exp.LT, exp.LTE, exp.GT, exp.GTE)):
         if not isinstance(node.this, exp.Tuple):
             continue
-        condition = (
-            _of_list(node, standard) if isinstance(node, exp.In) else _of_two(node, standard)
-        )
+        if isinstance(node, exp.In):
+            condition = _of_list(node, standard)
+        elif isinstance(node, exp.Between):
+            condition = _of_range(node, standard)
+        else:
+            condition = _of_two(node, standard)
         if condition is not None:
             replace_expression(node, exp.paren(condition, copy=False))
 
@@ -44,6 +49,25 @@ def _of_list(node: exp.In, standard: bool) -> exp.Expression | None:
         return None
     equal = exp.EQ if standard else exp.NullSafeEQ
     return connect_all([_equal(_pairs(node.this, row), equal) for row in rows], exp.Or)
+
+
+def _of_range(node: exp.Between, standard: bool) -> exp.Expression | None:
+    """A row lies between two others; None where one of them is none."""
+    low, high = node.args["low"], node.args["high"]
+    if not (isinstance(low, exp.Tuple) and isinstance(high, exp.Tuple)):
+        return None
+    ranges = [(low, high), (high, low)] if node.args.get("symmetric") else [(low, high)]
+    conditions = [
+        connect_all(
+            [
+                _precedes(_pairs(first, node.this), True, standard),
+                _precedes(_pairs(node.this, last), True, standard),
+            ],
+            exp.And,
+        )
+        for first, last in ranges
+    ]
+    return connect_all(conditions, exp.Or)
 
 
 def _of_two(node: exp.Expression, standard: bool) -> exp.Expression | None:
@@ -69,7 +93,11 @@ def _pairs(left: exp.Tuple, right: exp.Tuple) -> list[tuple[exp.Expression, exp.
             f"a row of {len(other)} is compared with a row of {len(own)}; write {len(own)} values."
         )
         raise place_error(SqlError(message), right)
-    return list(zip(own, other, strict=True))
+    pairs: list[tuple[exp.Expression, exp.Expression]] = []
+    for a, b in zip(own, other, strict=True):
+        both = isinstance(a, exp.Tuple) and isinstance(b, exp.Tuple)
+        pairs.extend(_pairs(a, b) if both else [(a, b)])
+    return pairs
 
 
 def _compare(form: type[exp.Binary], a: exp.Expression, b: exp.Expression) -> exp.Binary:

@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 import aggloom as al
+from aggloom import local
 from aggloom.errors import SqlError
 
 TABLES = {"t": "k INT, s STRING"}
@@ -150,3 +151,80 @@ def test_rows_that_are_equal_are_keys_of_a_join() -> None:
             harness.process(ROWS, table="t")
             harness.flush()
             assert [tuple(row) for row in harness.table()] == expected
+
+
+def between(sign: str, dialect: str, row: tuple[Any, ...], ends: list[tuple[Any, ...]]) -> Any:
+    """BETWEEN, or BETWEEN SYMMETRIC, as two comparisons; None if the answer is unknown."""
+    compare = compare_in_spark if dialect == "spark" else compare_in_standard
+
+    def both(low: tuple[Any, ...], high: tuple[Any, ...]) -> bool | None:
+        parts = [compare("<=", low, row), compare("<=", row, high)]
+        return False if False in parts else None if None in parts else True
+
+    answers = [both(*ends)] + ([both(*reversed(ends))] if "SYMMETRIC" in sign else [])
+    answer = True if True in answers else None if None in answers else False
+    return answer if "NOT" not in sign or answer is None else not answer
+
+
+@pytest.mark.parametrize("dialect", ["spark", "flink"])
+@pytest.mark.parametrize("sign", ["BETWEEN", "NOT BETWEEN", "BETWEEN SYMMETRIC"])
+def test_a_row_lies_between_two_others(sign: str, dialect: str) -> None:
+    """Over rows that come and go, in the harness and the local engine."""
+    rows = list(itertools.product(VALUES, VALUES))
+    ends = [
+        ((1, 1), (2, 1)),
+        ((2, 1), (1, 1)),
+        ((None, 1), (1, 2)),
+        ((1, None), (1, 2)),
+        ((1, 2), (2, None)),
+    ]
+    changes = [("+I", *row) for row in rows] + [("+I", 1, 1), ("-D", 1, 1)]
+    items = []
+    for place, end in enumerate(ends):
+        low, high = (", ".join(map(sql_value, each)) for each in end)
+        items.append(f"(a, b) {sign} ({low}) AND ({high}) AS x{place}")
+    query = f"SELECT a, b, {', '.join(items)} FROM t"
+    options: dict[str, Any] = {"backend": "python", "dialect": dialect}
+    with al.Harness.from_sql(query, {"t": "a INT, b INT"}, **options) as harness:
+        harness.process(changes, table="t")
+        harness.flush()
+        table = sorted(harness.table(), key=str)
+    expected = [(*row, *(between(sign, dialect, row, list(end)) for end in ends)) for row in rows]
+    assert table == sorted(expected, key=str)
+    stream = local.sql(query, t=local.from_rows(changes, "a INT, b INT"), **options)
+    found = [tuple(row.values()) for row in local.collect(stream).to_pylist()]
+    assert sorted(found, key=str) == table
+
+
+def sql_value(value: Any) -> str:
+    return "CAST(NULL AS INT)" if value is None else str(value)
+
+
+@pytest.mark.parametrize("dialect", ["spark", "flink"])
+def test_a_row_within_a_row_counts_as_its_fields(dialect: str) -> None:
+    """Nested and flat forms of one comparison are columns of one query, which agree."""
+    rows = list(itertools.product(VALUES, VALUES))
+    items = []
+    for sign in (*SIGNS, "IN", "BETWEEN"):
+        for left, right in (("((a, b), a)", "((1, 2), 1)"), ("(a, b, a)", "(1, 2, 1)")):
+            ends = {"IN": f"({right})", "BETWEEN": f"{right} AND {right}"}
+            items.append(f"{left} {sign} {ends.get(sign, right)} AS x{len(items)}")
+    query = f"SELECT {', '.join(items)} FROM t"
+    tables = {"t": "a INT, b INT"}
+    with al.Harness.from_sql(query, tables, backend="python", dialect=dialect) as harness:
+        harness.process([("+I", *row) for row in rows], table="t")
+        harness.flush()
+        table = harness.table()
+    assert len(table) == len(rows)
+    for row in table:
+        assert row[::2] == row[1::2]
+    assert all(any(column) for column in zip(*table, strict=True))
+
+
+@pytest.mark.parametrize(
+    "condition", ["(k, s) BETWEEN (1, 'a', 2) AND (1, 'b')", "((k, s), k) = ((1, 'a', 2), 1)"]
+)
+def test_ranges_and_inner_rows_of_another_length_are_refused(condition: str) -> None:
+    with pytest.raises(SqlError, match=r"a row of . is compared with a row of .") as refusal:
+        al.Harness.from_sql(f"SELECT k FROM t WHERE {condition}", TABLES)
+    assert "^^^" in str(refusal.value)
