@@ -55,7 +55,7 @@ class _Lowering:
     def __init__(self, scope: Scope, node: CallNode, entry: Aggregate) -> None:
         self.scope, self.node, self.entry = scope, node, entry
         self.items: list[exp.Expression] = list(node.expressions)
-        self.order: list[exp.Expression] = _keys(node, "order")
+        self.order: list[exp.Expression] = _without_constants(_keys(node, "order"))
         self.nulls: str | None = node.args.get("nulls")
         self.distinct = bool(node.args.get("distinct"))
         self.descending = False
@@ -93,7 +93,7 @@ class _Lowering:
                 )
             if self.order:
                 raise self._error("has two ORDER BY; keep one", keys[0])
-            self.order = keys
+            self.order = _without_constants(keys)
             return
         if len(keys) > 1:
             raise self._error("takes one column in WITHIN GROUP; take the others out", keys[1])
@@ -268,6 +268,15 @@ def _fraction(value: Any, descending: bool) -> Any:
 def _keys(node: CallNode, clause: str) -> list[exp.Expression]:
     order = node.args.get(clause)
     return [] if order is None else list(order.expressions)
+
+
+def _without_constants(keys: list[exp.Expression]) -> list[exp.Expression]:
+    """The keys that order rows: for a constant all of them are ties, and stay as they arrived."""
+    return [
+        key
+        for key in keys
+        if constant(key.this) is None and not isinstance(bare(key.this), exp.Null)
+    ]
 
 
 def _counts_rows(items: list[exp.Expression]) -> bool:

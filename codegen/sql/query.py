@@ -32,6 +32,7 @@ from aggloom.codegen.sql.grouping_sets import (
     plain_keys,
     sets_of,
 )
+from aggloom.codegen.sql.output_names import free_names
 from aggloom.codegen.sql.scope import Scope, bare, make_column, text_of
 from aggloom.codegen.sql.shape import parse_select
 from aggloom.errors import DuplicateNameError, SqlError, UnsupportedSqlError
@@ -196,12 +197,19 @@ class SelectBlock(Scope):
 
     def _project(self, projections: list[tuple[exp.Expression, str | None, str]]) -> None:
         names: set[str] = set()
+        aliases = [alias for _, alias, _ in projections if alias is not None]
         outputs: list[tuple[str, exp.Expression | None]] = []
         for node, alias, default in projections:
             call = None
             if text_of(node) not in self.keys and isinstance(node, CallNode):
                 call = lower(self, node, alias)
             name = alias or (default if call is None else call.output_name)
+            if alias is None:
+                (free,) = free_names([name], [*names, *aliases])
+                assert free is not None
+                if call is not None and free != name:
+                    call = replace(call, alias=free)
+                name = free
             if name in names:
                 message = f"two output columns are called {name!r}; give one an alias."
                 raise place_error(DuplicateNameError(message), node)

@@ -24,7 +24,7 @@ from aggloom.codegen.planner.builders.qualified_names import (
     qualify_name,
 )
 from aggloom.codegen.planner.builders.recursion import plan_recursion
-from aggloom.codegen.planner.builders.select_items import refuse_twice
+from aggloom.codegen.planner.builders.select_items import name_columns, refuse_twice
 from aggloom.codegen.planner.builders.set_operations import (
     cast_columns,
     common_type,
@@ -354,7 +354,7 @@ class _Builder:
         scope = Scope(source.schema, self.dialect, names)
         refuse_windows(scope, tree)
         where = scope.where_of(tree)
-        select, fields = [], []
+        select, types, aliases = [], [], []
         left: dict[str, exp.Expression] = {}
         for item in (node for each in tree.expressions for node in self._items(each, scope)):
             written = item.unalias()
@@ -366,9 +366,11 @@ class _Builder:
                 if pa.types.is_null(dtype):
                     raise UnsupportedExpressionError("NULL has no type; write CAST(NULL AS type).")
             select.append((name, scope.input_sql(node)))
-            fields.append(pa.field(name, dtype))
-        refuse_twice([name for name, _ in select], tree.expressions[0])
-        calc = Calc(source, tuple(select), pa.schema(fields), where)
+            types.append(dtype)
+            aliases.append(alias)
+        named = name_columns(select, aliases, tree.expressions[0])
+        schema = pa.schema([(name, kind) for (name, _), kind in zip(named, types, strict=True)])
+        calc = Calc(source, tuple(named), schema, where)
         changes_nothing = (
             calc.picked_columns == tuple(calc.schema.names) and calc.schema == source.schema
         )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from sqlglot import exp
 
 from aggloom.codegen.sql.errors import Place, place_error, span
+from aggloom.codegen.sql.output_names import free_names
 from aggloom.codegen.sql.relations import Relations
 from aggloom.codegen.sql.scope import bare, name_item, pretty
 from aggloom.codegen.sql.stars import select_star_columns
@@ -48,19 +47,12 @@ def resolve_items(
                 name = exp.to_identifier(pretty(bare(item)), quoted=True)
                 resolved = exp.Alias(this=resolved, alias=name)
             named_items.append((None, resolved))
-    # Aliases that were written come first, wherever they stand: only a column that was not renamed gives way.
-    names = Counter(item.alias for _, item in named_items if isinstance(item, exp.Alias))
-    columns = []
-    for name, node in named_items:
-        if name is None:
-            columns.append(node)
-            continue
-        free, number = name, 0
-        while names[free]:
-            free, number = f"{name}{number}", number + 1
-        names[free] += 1
-        columns.append(name_item(node, free))
-    return columns
+    aliases = [item.alias for _, item in named_items if isinstance(item, exp.Alias)]
+    names = free_names([name for name, _ in named_items], aliases)
+    return [
+        node if name is None else name_item(node, name)
+        for name, (_, node) in zip(names, named_items, strict=True)
+    ]
 
 
 def _own_name(column: exp.Expression, relations: Relations) -> str:
@@ -71,6 +63,22 @@ def _own_name(column: exp.Expression, relations: Relations) -> str:
     names = (name for each in relations.tables for name in each.columns)
     # Spark keeps the spelling of the table, however the query writes it.
     return next((name for name in names if name.casefold() == written.casefold()), written)
+
+
+def name_columns(
+    select: list[tuple[str, str]], aliases: list[str | None], place: Place
+) -> list[tuple[str, str]]:
+    """Columns, each a name and a text, under names of their own: of those without an alias one gives way.
+
+    Raises DuplicateNameError where two aliases are one.
+    """
+    written = [alias for alias in aliases if alias is not None]
+    refuse_twice(written, place)
+    own = [
+        name if alias is None else None for (name, _), alias in zip(select, aliases, strict=True)
+    ]
+    free = free_names(own, written)
+    return [(new or name, sql) for new, (name, sql) in zip(free, select, strict=True)]
 
 
 def refuse_twice(names: list[str] | tuple[str, ...], place: Place) -> None:
