@@ -7,6 +7,7 @@ from sqlglot import exp
 from aggloom.codegen.planner.builders.clause import Clause
 from aggloom.codegen.planner.builders.field_stars import take_stars_off
 from aggloom.codegen.planner.builders.join_tree import JoinedParts, Leaf, Tree, plan_of_tree, sunk
+from aggloom.codegen.planner.builders.subquery_bounds import existence_by_bound
 from aggloom.codegen.planner.builders.subquery_marks import FIX, distinct_rows
 from aggloom.codegen.planner.builders.subquery_rows import (
     Body,
@@ -189,6 +190,10 @@ def _existence(clause: Clause, node: exp.Exists) -> exp.Expression:
         query.set("expressions", [exp.true()])
         return exp.func("COALESCE", _scalar(clause, query), exp.false())
     body = plan_subquery(clause, query)
+    bounded = existence_by_bound(clause, body, node)
+    if bounded is not None:
+        _join(clause, "left", bounded.rows, bounded.on, node)
+        return bounded.value
     # One row for each value that the query around asks of, so that the LEFT JOIN copies no row.
     rows, _, mark, on = distinct_rows(clause, body, [], node)
     _join(clause, "left", rows, on, node)
