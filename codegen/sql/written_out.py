@@ -30,7 +30,8 @@ def write_out(tree: exp.Expression) -> None:
         _take_value(query)
     for call in list(tree.find_all(CallNode)):
         _list_greatest(call)
-    for select in list(tree.find_all(exp.Select)):
+    # From the inside out: a LATERAL sub-query is copied when it is written out, with what is in it.
+    for select in reversed(list(tree.find_all(exp.Select))):
         distinct = select.args.get("distinct")
         if distinct is not None and distinct.args.get("on"):
             _number_rows(select, distinct)

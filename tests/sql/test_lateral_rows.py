@@ -36,6 +36,13 @@ QUERIES = [
     "LATERAL (SELECT z.n AS e FROM u z WHERE z.v = l.v ORDER BY z.n LIMIT 1) AS m WHERE s.lo > 0",
     "SELECT * FROM (SELECT DISTINCT k FROM s) d, LATERAL (SELECT v, n FROM u WHERE k = d.k ORDER BY n LIMIT 1)",
     "SELECT l.*, s.lo FROM s LEFT JOIN LATERAL (SELECT v FROM u WHERE u.k = s.k OR u.v = s.lo) AS l ON TRUE",
+    # Within one another: the inner one is of another query than the outer one.
+    "SELECT s.k, o.c FROM s CROSS JOIN LATERAL (SELECT COUNT(DISTINCT d.v) AS c FROM (SELECT a.k, a.v FROM u AS a "
+    "CROSS JOIN LATERAL (SELECT MAX(b.v) AS m FROM u AS b WHERE b.k = a.k) AS l WHERE l.m > 1) AS d "
+    "WHERE d.k = s.k) AS o",
+    "SELECT s.k, o.v, o.m FROM s CROSS JOIN LATERAL (SELECT d.v, d.m FROM (SELECT a.k, a.v, l.m FROM u AS a "
+    "LEFT JOIN LATERAL (SELECT b.v AS m FROM u AS b WHERE b.k = a.k ORDER BY b.v NULLS FIRST, b.n LIMIT 1) AS l "
+    "ON TRUE) AS d WHERE d.k = s.k) AS o",
 ]
 
 
