@@ -156,6 +156,8 @@ def test_what_only_spark_reads_is_an_error_and_no_null() -> None:
         ("from_json(s, 'a INT', map('allowComments', 'true'))", "option 'allowcomments'"),
         ("from_json(s, 'a INT', s)", "literals"),
         ("from_json(s, 'a INT, _corrupt_record INT')", "declare it as STRING"),
+        ("from_csv(s, 'a INT')", "SPLIT(s, ',')"),
+        ("to_csv(named_struct('a', s))", "CONCAT_WS"),
         ("to_json(s)", "give it a ROW, ARRAY, MAP or VARIANT"),
         ("to_json(map(DATE '2020-01-01', 1))", "TRANSFORM_KEYS"),
         ("to_json(named_struct('a', 1), map('pretty', 'true'))", "option 'pretty'"),
