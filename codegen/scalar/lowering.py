@@ -24,7 +24,7 @@ _INSTEAD: Final = {
     "to_csv": "CONCAT_WS(',', ..) writes values without quotes, and TO_JSON any",
     "schema_of_csv": "its result is a text that you can write yourself",
 }
-"""What comes near to functions that only Spark has."""
+"""Forms that come near to functions that only Spark has."""
 _CHOICES: Final = (exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Nvl2)
 """Nodes that take one of several values as it is; others compare them."""
 _DEEPEST: Final = 30

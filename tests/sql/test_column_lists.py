@@ -61,7 +61,7 @@ def test_own_names_may_come_twice_below_a_list(
     [
         ("SELECT a FROM (SELECT v, v FROM t) q(a, A2, c)", SqlError, "3 names for 2 columns"),
         ("SELECT a FROM (SELECT v, v FROM t) q(a, a)", DuplicateNameError, "called 'a'"),
-        ("SELECT v FROM (SELECT v, v FROM t) q", DuplicateNameError, "called 'v'"),
+        ("SELECT v FROM (SELECT k AS v, v AS v FROM t) q", DuplicateNameError, "called 'v'"),
     ],
 )
 def test_names_that_come_twice_are_refused(sql: str, error: type[SqlError], said: str) -> None:

@@ -57,6 +57,11 @@ def test_calls_and_expressions_without_an_alias_come_twice() -> None:
     assert table == [(1, 1, 2, 2), (2, 2, 3, 3)]
 
 
+def test_a_query_around_reads_both_columns() -> None:
+    query = "SELECT k, k0, COUNT(*) AS n FROM (SELECT k, k FROM t) GROUP BY k, k0"
+    assert both_engines(query) == (["k", "k0", "n"], [(1, 1, 1), (2, 2, 2)])
+
+
 def test_two_aliases_of_one_name_are_refused() -> None:
     for query in ("SELECT k AS x, s AS x FROM t", "SELECT k AS x, COUNT(*) AS x FROM t GROUP BY k"):
         with pytest.raises(DuplicateNameError, match="called 'x'; give one an alias"):
