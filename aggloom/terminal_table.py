@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from aggloom.display import Form, is_odd, text_of
 from aggloom.runtime.values.changelog import sort_key
+from aggloom.runtime.values.columns import to_python
 
 ROWS = 1_000
 """So many rows are drawn."""
@@ -19,10 +20,10 @@ _WIDE = 100_000
 
 
 def in_order(table: pa.Table, key: Sequence[str] | None) -> pa.Table:
-    """The rows by the columns of a key, then by all; nulls first and NaN last."""
+    """The rows by the columns of a key, then by all; nulls first and NaN last. Raises DataError."""
     names = table.column_names
     places = [names.index(name) for name in key or () if name in names]
-    rows = [tuple(row.values()) for row in table.to_pylist()]
+    rows = list(zip(*to_python(table), strict=True))
 
     def by(place: int) -> list[Any]:
         row = rows[place]
@@ -33,7 +34,7 @@ def in_order(table: pa.Table, key: Sequence[str] | None) -> pa.Table:
 
 def show_table(table: pa.Table, rest: str = "") -> None:
     """Draw a table; rest: where all of it is, if it has more than ROWS rows."""
-    rows = [tuple(row.values()) for row in table.slice(0, ROWS).to_pylist()]
+    rows = list(zip(*to_python(table.slice(0, ROWS)), strict=True))
     _draw(table.column_names, rows)
     _tell_more(table.num_rows, rest)
 

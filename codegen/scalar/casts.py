@@ -267,8 +267,10 @@ def _from_text(
 def _to_text(
     low: ExpressionLowering, value: LoweredExpression, node: exp.Expression
 ) -> LoweredExpression:
-    if value.type in INTEGERS or value.type in (pa.bool_(), pa.date32()):
+    if value.type in INTEGERS or value.type == pa.bool_():
         return call("pc.cast({0}, pa.string())", pa.string(), value)
+    if value.type == pa.date32():
+        return call("scalar.date_to_text({0})", pa.string(), value)
     # Spark takes the bytes for UTF-8.
     if value.type == pa.binary():
         return call("pc.cast({0}, pa.string())", pa.string(), value)

@@ -101,6 +101,9 @@ def made_sink(
 def destination(sink: str | Mapping[str, Any]) -> tuple[str, str, Any]:
     """The kind of a sink, its path, and its options, if it takes some; raises SpecError."""
     options = None
+    if isinstance(sink, str) and sink in SINKS:
+        # A kind alone: what it cannot do without is named by its own reader.
+        sink = {"kind": sink}
     if isinstance(sink, Mapping):
         sink, options = sink_options(sink)
     kind, _, path = sink.partition(":")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import uuid
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from aggloom.runtime.connectors.files.sink_log import LOG, entries, read_committ
 from aggloom.runtime.connectors.kafka.json_rows import object_writer
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, PROFILES, Kinds
 
+_log = logging.getLogger("aggloom")
 _OWNER = "_aggloom"
 _ENDINGS = {"jsonl": ".json", "parquet": ".parquet"}
 _COMPACT_EVERY = 10
@@ -66,7 +68,10 @@ class FileBatches:
                 file.unlink()
 
     def _claim(self, newest: int, batch: int) -> None:
-        """Write into the output whose it is; raises SinkError where another query has written there."""
+        """Write into the output whose it is; raises SinkError where another query has written there.
+
+        An output that lacks earlier batches of the checkpoint is only reported: they may be elsewhere on purpose.
+        """
         for kind, ending in _ENDINGS.items():
             first_file = next(self._path.glob(f"part-*{ending}*"), None)
             if kind != self._kind and first_file is not None:
@@ -87,7 +92,16 @@ class FileBatches:
                 f"{batch}, which would be skipped: it was restored from an older copy. Restore the output, too, or "
                 "start with an empty output and an empty checkpoint."
             )
-        if owner is None:
+        if newest < batch - 1:
+            _log.warning(
+                "sink %s: %s has no batch before %d of its checkpoint%s: what is written there is not the whole "
+                "changelog. Batches before went elsewhere, or were deleted.",
+                self._kind,
+                self._path,
+                batch,
+                f" after {newest}" if newest >= 0 else "",
+            )
+        if owner != self._checkpoint:
             write_whole(mark, [self._checkpoint.encode()])
         self._is_claimed = True
 

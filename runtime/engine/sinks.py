@@ -9,7 +9,7 @@ from typing import Any, Protocol, TextIO
 import pyarrow as pa
 
 from aggloom.codegen.planner import Plan
-from aggloom.errors import SpecError
+from aggloom.errors import AggloomError, SpecError
 from aggloom.runtime.connectors.console import print_changes
 from aggloom.runtime.connectors.files.table_file import TableFile
 from aggloom.runtime.connectors.registry import Sink, destination, made_sink
@@ -17,6 +17,7 @@ from aggloom.runtime.connectors.sink_key import find_key
 from aggloom.runtime.engine.file_sink import FileBatches
 from aggloom.runtime.hosting.recent_changes import note_changes
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, PROFILES, Kinds
+from aggloom.runtime.values.columns import to_python
 from aggloom.type_layout import is_variant
 
 ROWS_SHOWN = 20
@@ -82,9 +83,15 @@ class NotedBatches:
         self._sink, self._checkpoint = sink, checkpoint
 
     def write(self, rows: pa.Table, kinds: Kinds, batch: int) -> None:
-        """Hand a batch on, and note its first changes."""
-        # The sink first: what is noted for watchers has been written.
-        self._sink.write(rows, kinds, batch)
+        """Hand a batch on, and note its first changes; raises DataError for a time that Python's dates do not reach."""
+        try:
+            # The sink first: what is noted for watchers has been written.
+            self._sink.write(rows, kinds, batch)
+        except (OverflowError, ValueError) as error:
+            if not isinstance(error, AggloomError):
+                # Only a batch that fails pays for the search of the column.
+                to_python(rows)
+            raise
         note_changes(self._checkpoint, rows, kinds, batch)
 
 

@@ -39,6 +39,7 @@ from aggloom.runtime.scalar import (
 from aggloom.runtime.scalar.branches import and_then, case, first_valid, or_else
 from aggloom.runtime.scalar.casts import (
     cast,
+    date_to_text,
     decimal_to_double,
     decimal_to_text,
     double_to_decimal,
@@ -140,6 +141,7 @@ __all__ = [
     "column",
     "date_format",
     "date_of",
+    "date_to_text",
     "days_between",
     "decimal_to_double",
     "decimal_to_text",

@@ -195,9 +195,15 @@ def text_to_instant(value: Value, zone: str, sql: str | None) -> Value:
     return pc.if_else(offset, parsed, to_instant(clocks, zone))
 
 
+def date_to_text(value: Value) -> Value:
+    """A date, with a sign before a year of more than four digits."""
+    # Arrow writes all but the sign as Spark does, the minus of years before 0 included.
+    return pc.replace_substring_regex(pc.cast(value, pa.string()), r"^([0-9]{5})", r"+\1")
+
+
 def timestamp_to_text(value: Value) -> Value:
-    """A wall clock's time without the zeros at the end of its fraction."""
-    text = pc.cast(value, pa.string())
+    """A wall clock's time without the zeros at the end of its fraction; its date as `date_to_text` writes it."""
+    text = date_to_text(value)
     bare = pc.replace_substring_regex(text, r"\.0+$", "")
     return pc.replace_substring_regex(bare, r"(\.[0-9]*[1-9])0+$", r"\1")
 

@@ -167,7 +167,7 @@ def from_bytes(
     return pa.Array.from_buffers(dtype, n, buffers)
 
 
-def to_python(batch: pa.RecordBatch) -> list[list[Any]]:
+def to_python(batch: pa.RecordBatch | pa.Table) -> list[list[Any]]:
     """The values of each column; raises DataError for a time that Python's dates do not reach."""
     parts = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):

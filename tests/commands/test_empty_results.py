@@ -52,6 +52,19 @@ def test_the_reason_is_named(
         assert said in result.stderr
 
 
+@pytest.mark.parametrize("sink", ["table", "console"])
+def test_a_date_that_cannot_be_shown_is_named(
+    sink: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.jsonl").write_text(ROWS["rows"])
+    sql = "SELECT k, DATE '9999-12-31' + n AS d FROM t"
+    arguments = ["run", "--engine", "local", "--backend", "python", "--sql", sql, "--sink", sink]
+    result = CliRunner().invoke(main, [*arguments, "--table", TABLE])
+    assert result.exit_code == 2, result.output
+    assert "column 'd': a time lies outside the years 1 to 9999" in result.stderr
+
+
 def test_a_second_run_says_that_everything_was_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

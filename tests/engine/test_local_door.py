@@ -12,7 +12,7 @@ from engine_jobs import ORDERS, random_changes, rows_of_table, write_files
 from table_aggregates import register_all, unregister_all
 
 from aggloom import local
-from aggloom.errors import CheckpointError, SpecError, UnsupportedExpressionError
+from aggloom.errors import CheckpointError, DataError, SpecError, UnsupportedExpressionError
 from aggloom.runtime.connectors.files.table_file import read_table
 
 PAIRS = "k STRING, v INT"
@@ -65,6 +65,28 @@ def test_a_failure_in_a_sink_is_raised_where_the_end_is_awaited(tmp_path: Path) 
     )
     local.await_end(again)
     assert taken == [0]
+
+
+@pytest.mark.parametrize("sink", ["console", "jsonl", "print"])
+@pytest.mark.parametrize("day", ["DATE '9999-12-31' + v", "DATE '0001-01-01' - v"])
+def test_a_day_that_python_s_dates_do_not_reach_is_named(
+    day: str, sink: str, tmp_path: Path
+) -> None:
+    named = f"jsonl:{tmp_path / 'out'}" if sink == "jsonl" else sink
+    for made in (day, f"CAST({day} AS TIMESTAMP)"):
+        changes = changes_of([("+I", "a", 1)], f"SELECT k, {made} AS d FROM t")
+        query = local.write_changes(changes, named, tmp_path / made)
+        with pytest.raises(DataError, match="column 'd': a time lies outside the years 1 to 9999"):
+            local.await_end(query)
+
+
+def test_a_sink_with_options_may_be_named_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    local.await_end(local.write_changes(changes_of([("+I", "a", 1)]), "print", tmp_path / "1"))
+    assert capsys.readouterr().out == "+I[a, 1]\n"
+    with pytest.raises(SpecError, match="sink database: give it table"):
+        local.write_changes(changes_of([("+I", "a", 1)]), "database", tmp_path / "2")
 
 
 def test_a_continuous_query_follows_files_until_it_is_stopped(tmp_path: Path) -> None:

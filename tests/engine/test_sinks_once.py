@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -238,4 +240,43 @@ def test_files_of_spark_in_the_output_stay(tmp_path: Path, monkeypatch: pytest.M
     write_files(tmp_path / "in", random_changes(12, 30, retracts=False), 1, start=1)
     run_to_end(job)
     assert moved.exists() and not left.exists()
+    assert len(list(out.glob("part-*.json"))) == 2
+
+
+@pytest.mark.parametrize("change", ["elsewhere", "deleted", "none"])
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_files_that_lack_earlier_batches_are_reported(
+    kind: str, change: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The files of such a directory fold to another table than the result."""
+    out = tmp_path / "out"
+    write_files(tmp_path / "in", random_changes(11, 60), 1)
+    job = job_over(tmp_path / "in", "sums", tmp_path / "state", f"{kind}:{out}")
+    run_to_end(job)
+    if change == "deleted":
+        shutil.rmtree(out)
+    elif change == "elsewhere":
+        out = tmp_path / "other"
+        job = replace(job, sink=f"{kind}:{out}")
+    write_files(tmp_path / "in", random_changes(12, 30, retracts=False), 1, start=1)
+    with caplog.at_level(logging.WARNING, "aggloom"):
+        run_to_end(job)
+    text = f"sink {kind}: {out} has no batch before 1 of its checkpoint: what is written there is not the whole"
+    assert (text in caplog.text) == (change != "none")
+    caplog.clear()
+    write_files(tmp_path / "in", random_changes(13, 30, retracts=False), 1, start=2)
+    run_to_end(job)
+    assert "not the whole" not in caplog.text
+
+
+def test_an_output_without_batches_becomes_that_of_the_checkpoint(tmp_path: Path) -> None:
+    """A run of another checkpoint that was killed before its first file leaves only the mark."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "_aggloom").write_text("another checkpoint")
+    write_files(tmp_path / "in", random_changes(11, 60), 1)
+    job = job_over(tmp_path / "in", "sums", tmp_path / "state", f"jsonl:{out}")
+    run_to_end(job)
+    write_files(tmp_path / "in", random_changes(12, 30, retracts=False), 1, start=1)
+    run_to_end(job)
     assert len(list(out.glob("part-*.json"))) == 2

@@ -75,6 +75,32 @@ def test_module_is_stable_under_black_and_names_what_it_computes() -> None:
     assert lower("l + i", ROWS).columns == {("rows", "l"), ("rows", "i")}
 
 
+@pytest.mark.parametrize(
+    ("days", "text"),
+    [
+        (2_932_896, "9999-12-31"),
+        (2_932_897, "+10000-01-01"),
+        (7_932_896, "+23689-07-13"),
+        (-719_163, "0000-12-31"),
+        (-719_662, "-0001-08-20"),
+    ],
+)
+def test_the_text_of_a_far_date_is_that_of_spark(days: int, text: str) -> None:
+    for rows, day in ({"n": [days]}, "date_from_unix_date(n)"), (
+        {"n": [1]},
+        f"DATE '1970-01-01' + {days}",
+    ):
+        batch = pa.record_batch({name: pa.array(n, pa.int32()) for name, n in rows.items()})
+        for sql, form in (
+            (f"CAST({day} AS STRING)", "{}"),
+            (f"CAST(CAST({day} AS TIMESTAMP_NTZ) AS STRING)", "{} 00:00:00"),
+            (f"CAST(ARRAY({day}) AS STRING)", "[{}]"),
+        ):
+            schema = pa.schema([("x", pa.string())])
+            module = load_module(module_text(None, [("x", sql)], schema, {"rows": batch.schema}))
+            assert module.select(batch).to_pydict() == {"x": [form.format(text)]}, sql
+
+
 def test_condition_of_a_join_reads_two_inputs() -> None:
     left = pa.record_batch({"k": [1, 2, None], "price": [5, 6, 7]})
     right = pa.record_batch({"k": [1, 3, None], "low": [4, 9, 1]})
