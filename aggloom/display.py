@@ -90,11 +90,11 @@ def html_text(text: str) -> str:
     return f'<pre style="white-space:pre;overflow-x:auto">{_safe(text)}</pre>'
 
 
-def html_image(svg: str, alt: str) -> str:
-    """A picture; as an image, its styles stay its own."""
+def html_plan(svg: str) -> str:
+    """The picture of a plan; as an image, its styles stay its own."""
     data = b64encode(svg.encode("utf-8", "replace")).decode("ascii")
     return (
-        f'<img src="data:image/svg+xml;base64,{data}" alt="{_safe(alt)}" style="max-width:100%"/>'
+        f'<img src="data:image/svg+xml;base64,{data}" alt="A query plan" style="max-width:100%"/>'
     )
 
 

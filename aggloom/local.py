@@ -29,7 +29,7 @@ from aggloom.job_plan import explain_job, plan_of_job
 from aggloom.local_query import RunningQuery, await_end, progress
 from aggloom.runtime.connectors.files.table_file import read_table
 from aggloom.runtime.connectors.registry import destination
-from aggloom.runtime.hosting.arguments import check_key_columns, check_path, check_tables_read
+from aggloom.runtime.hosting.arguments import check_checkpoint, check_key_columns, check_tables_read
 from aggloom.tables import TableSource, table_source
 from aggloom.terminal_table import in_order
 
@@ -349,7 +349,7 @@ def write_changes(
     """
     if not isinstance(changes, LocalChanges):
         raise SpecError("local.write_changes: give what local.sql has made")
-    check_path("local.write_changes", "checkpoint", checkpoint)
+    check_checkpoint("local.write_changes", checkpoint)
     check_key_columns("local.write_changes", key_columns)
     if not callable(sink):
         destination(sink)

@@ -61,7 +61,7 @@ def forget_in_local(root: Path, key: Mapping[str, str | None], job: Job | None) 
         # Equal, the batch that forgets was committed before a kill: only what comes after it is left to do.
         if intent is None or intent.batch != last.batch:
             intent = _run(root, query, job, key, intent or Intent(dict(key)))
-        return _finish(root, query, job, key, intent)
+        return _finish(root, query, key, intent)
 
 
 def _run(
@@ -70,7 +70,7 @@ def _run(
     """Run the batch that forgets, and commit it."""
     operators = _find_operators(root, query, key)
 
-    def note_removed(forgetter: Forgetter, batch: int, retracted: int) -> None:
+    def note_removed(forgetter: Forgetter, batch: int) -> None:
         intent.batch = batch
         intent.removed = [
             asdict(
@@ -87,7 +87,7 @@ def _run(
         if value.is_valid and isinstance(value.as_py(), str)
     )
     # Written before the batch: from here on no other run may go on with the checkpoint.
-    intent.not_reached = list(_list_unreached(root, query, job, operators))
+    intent.not_reached = list(_list_unreached(query, job, operators))
     intent.write(root)
     try:
         query.forget(Forgetter(operators, tuple(dict.fromkeys(texts)), note_removed))
@@ -101,7 +101,7 @@ def _run(
 
 
 def _finish(
-    root: Path, query: LocalQuery, job: Job, key: Mapping[str, str | None], intent: Intent
+    root: Path, query: LocalQuery, key: Mapping[str, str | None], intent: Intent
 ) -> Receipt:
     """Remove the subject from the table, delete older files, write the receipt, and delete the note."""
     removed = [ForgottenPart(**each) for each in intent.removed]
@@ -199,7 +199,6 @@ def _columns_from_source(node: Stateful, names: set[str]) -> set[str]:
 
 
 def _list_unreached(
-    root: Path,
     query: LocalQuery,
     job: Job,
     operators: Mapping[OperatorPlace, ForgettingOperator],
@@ -234,7 +233,7 @@ def _named_in(root: Path, key: Mapping[str, str | None]) -> Iterator[str]:
     texts = [text.encode() for text in key.values() if text]
     for file in list_files(root):
         relative = file.relative_to(root)
-        if relative.parts[0] in ("sources",) or relative.suffix in (".json", ".jsonl"):
+        if relative.parts[0] == "sources" or relative.suffix in (".json", ".jsonl"):
             data = file.read_bytes()
             # Outside of `sources/` a key stands as a value in JSON. Without the quotes, key "1" would be found in every
             # number.

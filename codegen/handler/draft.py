@@ -156,4 +156,4 @@ class Draft:
         assert call.operand is not None
         if not call.distinct or call.operand.form != "row":
             return WordText("word")
-        return component_of("word", call.operand, column)
+        return component_of(call.operand, column)

@@ -164,15 +164,15 @@ def _wide(source: WordText) -> str:
     return source.text if source.wide else f"rt.pooled_to_wide(state.pool, {source.text})"
 
 
-def component_of(word: str, operand: Operand, column: str) -> WordText:
-    """Text that reads a fixed-width component of a row as its word."""
+def component_of(operand: Operand, column: str) -> WordText:
+    """Text that reads a fixed-width component of the row `word` as its word."""
     # Every component has a flag byte before its payload (runtime/values/rows.py).
     offset = 1
     for name, dtype in zip(operand.columns, operand.types, strict=True):
         wide = pa.types.is_decimal(dtype) and dtype.precision > 18
         if name == column:
             kind = "wide" if wide else "word"
-            return WordText(f"rt.row_{kind}(state.pool, {word}, {offset})", wide)
+            return WordText(f"rt.row_{kind}(state.pool, word, {offset})", wide)
         # A flag and 8 bytes, or 16 of a decimal that does not fit into a word.
         offset += 17 if wide else 9
     raise KeyError(column)

@@ -27,7 +27,7 @@ from aggloom.codegen.sql.depth import deep
 from aggloom.codegen.sql.errors import underline_errors
 from aggloom.codegen.user.trust import NOT_TRIED
 from aggloom.codegen.windows import Assigner, Windowing
-from aggloom.display import html_image, html_text
+from aggloom.display import html_plan, html_text
 from aggloom.errors import SpecError, nearest
 
 Format = Literal["text", "flink", "source", "json", "svg"]
@@ -37,7 +37,7 @@ class Explanation(str):
     """A plan as a text, which a notebook shows line by line, or as a picture."""
 
     def _repr_html_(self) -> str:
-        return html_image(self, "A query plan") if self.startswith("<svg") else html_text(self)
+        return html_plan(self) if self.startswith("<svg") else html_text(self)
 
 
 def explain(

@@ -61,7 +61,7 @@ from aggloom.codegen.sql.depth import deep
 from aggloom.codegen.sql.errors import refusal, underline_errors
 from aggloom.codegen.sql.result_order import UNORDERED, ResultOrder, split_order
 from aggloom.codegen.windows import Assigner, Windowing
-from aggloom.display import html_image
+from aggloom.display import html_plan
 from aggloom.errors import SpecError, nearest
 
 Rule = Callable[[Node, PlanOptions, Notes], Node]
@@ -121,7 +121,7 @@ class Plan:
     def _repr_html_(self) -> str:
         # The picture is drawn from plans.
         picture = import_module("aggloom.codegen.planner.picture")
-        return html_image(picture.as_svg(self), "A query plan")
+        return html_plan(picture.as_svg(self))
 
     @cached_property
     def scans(self) -> dict[str, Scan]:

@@ -22,7 +22,7 @@ def result_type(call: AggCall, types: Types, dialect: str) -> pa.DataType:
     Raises TypeMismatchError if the arguments do not fit, SpecError if the options do not.
     """
     entry = entry_of(call)
-    check_arguments(call, types, dialect)
+    check_arguments(call, types)
     if not isinstance(entry.result, str):
         return entry.result(types, dialect, options_of(entry, dict(call.options), dialect))
     result = types[0] if entry.result == "argument" else parse_type(entry.result)
@@ -36,7 +36,7 @@ def entry_of(call: AggCall) -> Aggregate:
     return call.entry
 
 
-def check_arguments(call: AggCall, types: Types, dialect: str) -> None:
+def check_arguments(call: AggCall, types: Types) -> None:
     """Raise TypeMismatchError or SpecError unless a call's arguments and options are what its entry says."""
     entry = entry_of(call)
     least = sum(not a.optional for a in entry.arguments)

@@ -217,7 +217,7 @@ class SelectBlock(Scope):
             if call is not None:
                 # An alias may be the name of a key; the call then has a name of its own below the projection.
                 if name in self.keys.values():
-                    call = replace(call, alias=self._find_unused_name("_agg"))
+                    call = replace(call, alias=self._name_hidden_call())
                 self._add(call)
             outputs.append((name, None if call is None else make_column(call.output_name)))
         # Only now, so that an expression over aggregates finds the calls that are columns already.
@@ -277,7 +277,7 @@ class SelectBlock(Scope):
     def _add_hidden_call(self, node: exp.Expression) -> str:
         call = lower(self, node, None)
         if call not in self.known:
-            self._add(replace(call, alias=self._find_unused_name("_agg")))
+            self._add(replace(call, alias=self._name_hidden_call()))
         return self.known[call]
 
     def _add(self, call: AggCall) -> None:
@@ -296,9 +296,10 @@ class SelectBlock(Scope):
         types = dict(zip(names, spec.aggregate_schema.types, strict=True))
         return [self.flink_divisions(node.copy(), types) for node in nodes]
 
-    def _find_unused_name(self, stem: str) -> str:
+    def _name_hidden_call(self) -> str:
+        """Return a name that no column, key or output has."""
         names = self._reserved_names
-        while (name := f"{stem}{self.hidden}") in names or name in self.keys.values():
+        while (name := f"_agg{self.hidden}") in names or name in self.keys.values():
             self.hidden += 1
         self.hidden += 1
         return name

@@ -255,14 +255,12 @@ def _name_file(key: BucketId, batch: int) -> str:
     return f"snapshots/{key[0]}.{key[1]}.{batch}"
 
 
-def load_state(
-    root: Path, batch: int | None = None
-) -> tuple[Commit | None, dict[BucketId, StateRows]]:
-    """The commit of a batch (None: the last), and the rows of each bucket after it; raises StateCorruptError."""
+def load_state(root: Path) -> tuple[Commit | None, dict[BucketId, StateRows]]:
+    """The last commit, and the rows of each bucket after it; raises StateCorruptError."""
     numbers = batches(root / "commits")
     if not numbers:
         return None, {}
-    last, _ = read_commit(root, root / "commits" / str(numbers[-1] if batch is None else batch))
+    last, _ = read_commit(root, root / "commits" / str(numbers[-1]))
 
     def read(number: int) -> tuple[Commit, int]:
         try:

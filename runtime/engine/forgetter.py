@@ -12,7 +12,6 @@ from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.operators.forgetting import Subject, compact_state, forget_subject, has_text
 from aggloom.runtime.operators.fragment import Fragment
 from aggloom.runtime.operators.steps import Rows, no_rows
-from aggloom.runtime.values.changelog import Kinds, is_retraction
 
 OperatorPlace = tuple[int, int]
 """The place of a stateful node in the plan, and the number of an operator in it."""
@@ -32,13 +31,13 @@ class Forgetter:
     """Removes a subject from the operators of a query in one batch.
 
     operators: those that have the subject in their keys. texts: its values that are texts. note_removed: is called
-    after the sink has the batch and before it is committed. keys, retracted: by operator, the counts of removed keys
-    and of retracted rows.
+    with the number of the batch after the sink has it and before it is committed. keys, retracted: by operator, the
+    counts of removed keys and of retracted rows.
     """
 
     operators: Mapping[OperatorPlace, ForgettingOperator]
     texts: tuple[str, ...]
-    note_removed: Callable[[Forgetter, int, int], None]
+    note_removed: Callable[[Forgetter, int], None]
     keys: dict[OperatorPlace, int] = field(default_factory=dict)
     retracted: dict[OperatorPlace, int] = field(default_factory=dict)
     _lock: Any = field(default_factory=threading.Lock, repr=False)
@@ -69,7 +68,3 @@ class Forgetter:
                             "an accumulator, which cannot be removed by itself. Nothing was changed. Start over from "
                             "an empty checkpoint, with a source without the subject."
                         )
-
-    def note_sink_written(self, batch: int, kinds: Kinds) -> None:
-        """Note what was done; kinds (int8[n]): those of the changes that the sink has."""
-        self.note_removed(self, batch, int(is_retraction(kinds).sum()))

@@ -293,7 +293,7 @@ class LocalQuery:
         self._sink.write(leaving_rows(changes), kinds, plan.batch)
         laps.end("sink")
         if forgetter is not None:
-            forgetter.note_sink_written(plan.batch, kinds)
+            forgetter.note_removed(forgetter, plan.batch)
         for name, planned in plan.ranges.items():
             self._positions[name] = self._sources[name].end(planned)
             self._watermarks.rows(name, plan.now)

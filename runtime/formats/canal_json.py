@@ -59,7 +59,7 @@ class CanalJson(CapturedJson):
             pairs = zip(data, old, strict=True)
             return [change for row, was in pairs for change in self._update(row, was)]
         if kind == "DELETE":
-            return [self.delete(self.known_row(row, "`data` ")) for row in data]
+            return [self.delete(self.deleted_row(row)) for row in data]
         return [self.insert(self.rows.row(row, "`data` ")) for row in data]
 
     def _update(self, row: Any, was: Any) -> list[Change]:

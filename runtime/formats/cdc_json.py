@@ -43,10 +43,10 @@ class CapturedJson(Format):
             refuse_twice(one)
         return [change for one in contents for change in self._message(one, message)]
 
-    def known_row(self, image: Any, what: str) -> Values:
-        """A row that goes, all of whose columns it has to tell; by keys those of the key."""
+    def deleted_row(self, image: Any) -> Values:
+        """The row of a deletion, which needs all columns of the table; with keys only those of the key."""
         needed = self.settings.keys if self.key_places else None
-        return self.rows.row(image, what, fix=WHOLE_ROW, needed=needed)
+        return self.rows.row(image, "`data` ", fix=WHOLE_ROW, needed=needed)
 
     def partial_changes(self, data: Any, old: Any) -> list[Change]:
         """Return an update's changes; the row after, `data`, may lack columns; old: what changed of the row before."""

@@ -39,7 +39,7 @@ class MaxwellJson(CapturedJson):
         if data is None:
             raise Unreadable("`data` is missing")
         if kind == "delete":
-            return [self.delete(self.known_row(data, "`data` "))]
+            return [self.delete(self.deleted_row(data))]
         if kind == "update" and self.settings.partial:
             return self.partial_changes(data, content.get("old"))
         row = self.rows.row(data, "`data` ", fix=WHOLE_ROW if kind == "update" else "")

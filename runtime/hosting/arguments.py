@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from aggloom.codegen.planner import Plan
 
 
-def check_path(call: str, name: str, path: Any) -> None:
-    """Raise SpecError unless it is a path, and not an empty one."""
+def check_checkpoint(call: str, path: Any) -> None:
+    """Raise SpecError unless the checkpoint that a call was given is a path, and not an empty one."""
     if not isinstance(path, str | Path) or not str(path):
-        raise SpecError(f"{call}: {name} is {path!r}; it must be the path of a directory")
+        raise SpecError(f"{call}: checkpoint is {path!r}; it must be the path of a directory")
 
 
 def check_key_columns(call: str, key: Any) -> None:

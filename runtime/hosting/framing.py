@@ -156,12 +156,12 @@ def stated_digest(blob: bytes) -> str:
     return _read_header(blob).owner_digest
 
 
-def stated_owner(blob: bytes, operator: str) -> Owner:
+def stated_owner(blob: bytes) -> Owner:
     """Whose a frame says it is; nothing is checked yet but that it is a frame."""
     if len(blob) < OVERHEAD or blob[:4] != MAGIC:
-        raise StateCorruptError(f"state of {operator}: not a state blob of aggloom. {_START_OVER}")
+        raise StateCorruptError("state of a checkpoint: not a state blob of aggloom. {_START_OVER}")
     header = _read_header(blob)
-    return Owner(operator, header.owner_digest, header.bucket, header.buckets)
+    return Owner("a checkpoint", header.owner_digest, header.bucket, header.buckets)
 
 
 def _read_header(blob: bytes) -> _Header:

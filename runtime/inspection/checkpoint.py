@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from aggloom.errors import CheckpointError, SpecError
-from aggloom.runtime.hosting.arguments import check_path
+from aggloom.runtime.hosting.arguments import check_checkpoint
 from aggloom.runtime.hosting.checkpoint_paths import (
     is_local,
     is_local_checkpoint,
@@ -96,7 +96,7 @@ def looks_at(
     checkpoint: str | Path, operator: int | str | None, batch: int | None, trust: bool, spark: Any
 ) -> list[Look]:
     """A look at each operator of a checkpoint, or at those that are named; raises CheckpointError."""
-    check_path("state", "checkpoint", checkpoint)
+    check_checkpoint("state", checkpoint)
     # type(): True is an int, and would be batch 1.
     if batch is not None and type(batch) is not int:
         raise SpecError(f"state: batch is {batch!r}; it must be the number of a batch")

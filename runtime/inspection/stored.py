@@ -111,7 +111,7 @@ class _Kept:
 def described_by(about: bytes, bucket: int, trust: bool) -> FragmentDescription:
     """Return the sealed description of a bucket; raises StateError if it is not whole or another's."""
     # The owner is first taken from the blob itself: a reader does not know the query yet.
-    owner = stated_owner(about, "a checkpoint")
+    owner = stated_owner(about)
     text = bytes(unseal(about, owner, DESCRIPTION).payload)
     # Files may have been mixed up by hand. A wrong description would decode other columns without an error.
     if owner.bucket != bucket:

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from aggloom.runtime.page.formatting import short
 from aggloom.runtime.page.history import Batch
-from aggloom.runtime.page.time_bars import NUMBERS, SIZES, SPANS, Scale, draw_bars, draw_spark
+from aggloom.runtime.page.time_bars import NUMBERS, SIZES, SPANS, Scale, draw_bars, draw_rates
 from aggloom.runtime.page.time_range import Bins, TimeRange, end_of
 
 Values = list[float | None]
@@ -51,7 +51,7 @@ def draw_throughput(batches: Sequence[Batch]) -> Markup:
     step = max(1, (high - low) // _SPARK + 1)
     bins = Bins(low, step, (high - low) // step + 1)
     values = _spread(recent, bins, lambda batch: batch.rows)
-    return Markup(draw_spark("Rows a second, in the last batches", values))
+    return Markup(draw_rates(values))
 
 
 def throughput(batches: Sequence[Batch]) -> float | None:

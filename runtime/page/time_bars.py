@@ -87,8 +87,8 @@ def draw_bars(name: str, values: Sequence[float | None], bins: Bins, scale: Scal
     return "\n".join([f'{head} aria-label="{safe(words)}">', *parts, "</svg>"])
 
 
-def draw_spark(name: str, values: Sequence[float | None]) -> str:
-    """Values as small bars without an axis; empty if none is known."""
+def draw_rates(values: Sequence[float | None]) -> str:
+    """Rows a second as small bars without an axis; empty if none is known."""
     known = [value for value in values if value is not None]
     if not known:
         return ""
@@ -101,7 +101,7 @@ def draw_spark(name: str, values: Sequence[float | None]) -> str:
             height = 24 * min(value / top, 1)
             parts.append(_draw_bar(_percent((at + 0.1) * width), 26 - height, 0.8 * width, height))
     head = '<svg xmlns="http://www.w3.org/2000/svg" class="aggloom-timeline spark" height="28" role="img"'
-    return "\n".join([f'{head} aria-label="{safe(name)}">', *parts, "</svg>"])
+    return "\n".join([f'{head} aria-label="Rows a second, in the last batches">', *parts, "</svg>"])
 
 
 def _draw_bar(left: str, y: float, width: float, height: float, title: str = "") -> str:

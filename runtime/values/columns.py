@@ -124,12 +124,10 @@ def flags(column: pa.Array) -> Array:
     return scalars.truths(column.fill_null(False) if column.null_count else column)
 
 
-def from_words(
-    out: WordArray, valid: FlagArray, dtype: pa.DataType, pool: Pool, *, fresh: bool = False
-) -> pa.Array:
-    """Words back to an Arrow column. fresh: nobody writes to `out` any more."""
+def from_words(out: WordArray, valid: FlagArray, dtype: pa.DataType, pool: Pool) -> pa.Array:
+    """Words back to an Arrow column."""
     if not is_pooled(dtype):
-        return scalars.from_scalar_words(out, valid, dtype, fresh=fresh)
+        return scalars.from_scalar_words(out, valid, dtype)
     offsets, data = pool.gather(out, valid)
     return from_bytes(offsets, data, valid, dtype)
 

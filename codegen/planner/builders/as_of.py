@@ -117,7 +117,7 @@ def _temporal(pairing: Pairing, as_of: AsOf) -> Node:
     assert as_of.time is not None
     columns = tuple(name for side in pairing.sides for name in side.schema.names)
     left, right = pairing.sides
-    _refuse_unless_time(pairing, as_of, left.schema.field(as_of.time.name))
+    _refuse_unless_time(as_of, left.schema.field(as_of.time.name))
     # A row that waits for its version, and is then retracted, would have to be found among those that wait.
     if not left.appends_only:
         what = "FOR SYSTEM_TIME AS OF the time of rows that may be retracted is"
@@ -211,7 +211,7 @@ def _only_key(pairing: Pairing, as_of: AsOf, right: Node) -> list[str]:
     return extra
 
 
-def _refuse_unless_time(pairing: Pairing, as_of: AsOf, field: pa.Field) -> None:
+def _refuse_unless_time(as_of: AsOf, field: pa.Field) -> None:
     if not pa.types.is_timestamp(field.type):
         what = f"FOR SYSTEM_TIME AS OF a {type_name(field.type)} is"
         raise refusal(as_of.place, what, "name a TIMESTAMP column of the left")

@@ -172,7 +172,7 @@ class FromClause:
     def _joins(self, source: exp.Expression, joins: list[exp.Join]) -> tuple[Tree, Relations]:
         tree, relations = self._part(source)
         for join in joins:
-            tree, relations = self._join(tree, relations, join, source)
+            tree, relations = self._join(tree, relations, join)
         return tree, relations
 
     def _part(self, source: exp.Expression) -> tuple[Tree, Relations]:
@@ -240,9 +240,7 @@ class FromClause:
         self.taken |= set(columns.values())
         return columns
 
-    def _join(
-        self, left: Tree, relations: Relations, join: exp.Join, source: exp.Expression
-    ) -> tuple[Tree, Relations]:
+    def _join(self, left: Tree, relations: Relations, join: exp.Join) -> tuple[Tree, Relations]:
         kind = join_kind(join)
         function = read_table_function(join.this)
         if function is not None:

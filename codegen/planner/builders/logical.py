@@ -352,7 +352,7 @@ class _Builder:
     def _project(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
         """A block without aggregates."""
         scope = Scope(source.schema, self.dialect, names)
-        refuse_windows(scope, tree)
+        refuse_windows(tree)
         where = scope.where_of(tree)
         select, types, aliases = [], [], []
         left: dict[str, exp.Expression] = {}

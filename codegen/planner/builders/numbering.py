@@ -114,14 +114,14 @@ def push_number_bounds(scope: Scope, tree: exp.Select, source: Node) -> tuple[ex
         if bounds.is_open:
             continue
         # The condition becomes a part of the operator, and leaves WHERE.
-        source = _replace_node(source, below, _choose_node(scope, below, bounds))
+        source = _replace_node(source, below, _choose_node(below, bounds))
         left = tree.copy()
         left.set("where", exp.Where(this=exp.and_(*(e.copy() for e in rest))) if rest else None)
         return left, source
     return tree, source
 
 
-def _choose_node(scope: Scope, node: Numbered, bounds: Range) -> Node:
+def _choose_node(node: Numbered, bounds: Range) -> Node:
     for choice in CHOICES:
         better = choice(node, bounds)
         if better is not None:

@@ -54,29 +54,27 @@ def window_call(
     least, most = _ARGUMENTS[name]
     if not least <= len(items) <= most:
         expected = str(least) if least == most else f"{least} to {most}"
-        raise _error(scope, call, f"takes {expected} arguments, and has {len(items)}")
+        raise _error(call, f"takes {expected} arguments, and has {len(items)}")
     for key, words in (("distinct", "DISTINCT"), ("filter", "FILTER"), ("order", "ORDER BY")):
         if call.args.get(key):
-            raise _error(scope, call, f"takes no {words}; take it out")
+            raise _error(call, f"takes no {words}; take it out")
     nulls = call.args.get("nulls")
     if nulls and name not in (*SHIFTS, "NTH_VALUE"):
-        raise _error(scope, call, f"takes no {nulls.upper()} NULLS; take it out")
+        raise _error(call, f"takes no {nulls.upper()} NULLS; take it out")
     if not ordered and name not in ("NTILE", "NTH_VALUE"):
-        raise _error(scope, call, "needs an order; write OVER (PARTITION BY ... ORDER BY ...)")
+        raise _error(call, "needs an order; write OVER (PARTITION BY ... ORDER BY ...)")
     # By where the row stands, whatever the frame.
     frame = frame if name == "NTH_VALUE" else FrameClause(end=0)
     if name in (*INTEGERS, *SHARES):
-        number = _whole(scope, call, items[0], 1) if items else 0
+        number = _whole(call, items[0], 1) if items else 0
         return OverCall(function.name, name, frame, number=number)
     value = scope.column(scope.resolve(items[0]))
     # RESPECT NULLS is what holds without a word.
     ignores = nulls == "ignore"
     if name == "NTH_VALUE":
-        return OverCall(
-            function.name, name, frame, (value,), _whole(scope, call, items[1], 1), ignores
-        )
+        return OverCall(function.name, name, frame, (value,), _whole(call, items[1], 1), ignores)
     # LAG(x) is LAG(x, 1).
-    offset = _whole(scope, call, items[1], 0) if len(items) > 1 else 1
+    offset = _whole(call, items[1], 0) if len(items) > 1 else 1
     columns: tuple[str, ...] = (value,)
     if len(items) > 2 and not isinstance(bare(items[2]), exp.Null):
         columns = (value, _default(scope, call, value, items[2]))
@@ -96,10 +94,10 @@ def _default(scope: Scope, call: CallNode, value: str, node: exp.Expression) -> 
     number = _number(node) if is_number(value_type) else None
     if not fits and number is None:
         what = f"has a default of {type_name(default_type)} for a value of {type_name(value_type)}; cast one"
-        raise _error(scope, call, what)
+        raise _error(call, what)
     if number is not None and not _holds(value_type, number):
         what = f"has the default {number:f}, which {type_name(value_type)} does not hold; cast the value"
-        raise _error(scope, call, what)
+        raise _error(call, what)
     return scope.compute(
         exp.cast(scope.resolve(node), type_name(value_type), dialect="spark"), None
     )
@@ -126,14 +124,14 @@ def _holds(dtype: pa.DataType, number: Decimal) -> bool:
     return pa.types.is_decimal(dtype) or number == int(number)
 
 
-def _whole(scope: Scope, call: CallNode, node: exp.Expression, least: int) -> int:
+def _whole(call: CallNode, node: exp.Expression, least: int) -> int:
     number: Any = constant(node)
     if not isinstance(number, int) or isinstance(number, bool) or number < least:
         what = f"needs a whole number from {least} on that is written out, not {pretty(bare(node))}"
-        raise _error(scope, call, what)
+        raise _error(call, what)
     # No partition has more rows, so that any greater number means the same.
     return min(number, MOST_ROWS)
 
 
-def _error(scope: Scope, call: CallNode, what: str) -> SqlError:
+def _error(call: CallNode, what: str) -> SqlError:
     return place_error(SqlError(f"{call.name.upper()} {what}."), call)

@@ -60,7 +60,7 @@ def join_test(clause: Clause, condition: exp.Expression) -> None:
         comparison, word, query = compared
         left = join_values(clause, comparison.this)
         body = plan_subquery(clause, query)
-        (item,) = _items(clause, body, 1, query)
+        (item,) = _items(body, 1, query)
         each: exp.Expression = type(comparison)(this=left, expression=item)
         if word == "ALL":
             # All rows pass if there is none of which it is not TRUE.
@@ -209,7 +209,7 @@ def _mark(clause: Clause, node: exp.In, loose: bool) -> exp.Expression:
             raise refusal(node, what, "compare each value with = and a sub-query")
         return exp.paren(exp.EQ(this=sought[0], expression=_scalar(clause, query)))
     body = plan_subquery(clause, query)
-    items = _items(clause, body, len(sought), query)
+    items = _items(body, len(sought), query)
     # Where no NULL can be on either side, IN is never NULL: the second join, which looks for them, is not needed.
     empty = any(may_be_null(e, never_null_columns(clause.tree)) for e in sought)
     empty = empty or any(may_be_null(e, never_null_columns(body.tree)) for e in items)
@@ -244,7 +244,7 @@ def _mark(clause: Clause, node: exp.In, loose: bool) -> exp.Expression:
 def _scalar(clause: Clause, query: exp.Expression) -> exp.Expression:
     """The value of a query that has one row at most."""
     body = plan_subquery(clause, query, first_only=True)
-    (item,) = _items(clause, body, 1, query)
+    (item,) = _items(body, 1, query)
     inner, builder = set(body.tree.columns), clause.builder
     node = plan_of_tree(builder, body.tree)
     if not body.single:
@@ -286,7 +286,7 @@ def _membership(clause: Clause, node: exp.In, negative: bool) -> None:
     """IN and NOT IN as joins: NOT IN is not met either where a NULL may be the value that is sought."""
     query, sought = node.args["query"], _sought(clause, node)
     body = plan_subquery(clause, query)
-    items = _items(clause, body, len(sought), query)
+    items = _items(body, len(sought), query)
     never, never_inner = never_null_columns(clause.tree), never_null_columns(body.tree)
     nulls = []
     equal: list[exp.Expression] = []
@@ -350,7 +350,7 @@ def _sought(clause: Clause, node: exp.In) -> list[exp.Expression]:
     return [bare(join_values(clause, part)) for part in parts]
 
 
-def _items(clause: Clause, body: Body, count: int, place: exp.Expression) -> list[exp.Expression]:
+def _items(body: Body, count: int, place: exp.Expression) -> list[exp.Expression]:
     """Return the items that a sub-query selects, over its rows."""
     if len(body.items) != count:
         has, needs = len(body.items), f"{count} column" + "s" * (count > 1)

@@ -117,13 +117,13 @@ def grouped_by_window(
     """A SELECT and its rows with the window in its GROUP BY written as columns; without one, as they were."""
     group = tree.args.get("group")
     calls = [] if group is None else list(group.find_all(WindowCall))
-    refuse_windows(scope, tree, grouped=bool(calls))
+    refuse_windows(tree, grouped=bool(calls))
     if not calls:
         return tree, rows
     return _GroupWindow(scope, tree, rows, calls, options).result()
 
 
-def refuse_windows(scope: Scope, tree: exp.Select, *, grouped: bool = False) -> None:
+def refuse_windows(tree: exp.Select, *, grouped: bool = False) -> None:
     """Raise for a window function where there are no windows."""
     parts = [tree.args.get("where")]
     parts += [] if grouped else [*tree.expressions, tree.args.get("having")]

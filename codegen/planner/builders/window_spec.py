@@ -72,7 +72,7 @@ def plan_of_windows(
         node: Node = rolling_over(rows, own, windowing, table, RollingLayout())
     else:
         node = over_windows(rows, own, windowing, bounds, besides)
-    return _results(spec, node, having or spec.having, select or spec.select)
+    return _results(node, having or spec.having, select or spec.select)
 
 
 def _check_columns(spec: AggSpec, windowing: Windowing) -> pa.DataType:
@@ -143,7 +143,7 @@ def _is_built_in(trigger: Trigger) -> bool:
     return type(trigger.innermost).__module__.startswith(_OURS)
 
 
-def _results(spec: AggSpec, node: Node, having: str | None, select: Select | None) -> Node:
+def _results(node: Node, having: str | None, select: Select | None) -> Node:
     """HAVING and the final projection over the aggregate and its windows' bounds."""
     if having is None and select is None:
         return node

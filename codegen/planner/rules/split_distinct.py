@@ -295,7 +295,7 @@ class _Split:
                 items.append(spread if place == number else Constant(None))
             items += [Constant(number == len(self.hashed))] * self._has_whole()
             items += [Column(name) for name in (*passed, *self.wide.values())]
-            for (own, condition), _ in self.filters.items():
+            for own, condition in self.filters:
                 passes: Item = Constant(own == number)
                 if own == number and condition is not None:
                     passes = Column(condition)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from aggloom.durable_files import open_whole
 from aggloom.errors import CheckpointError, StateCorruptError
 from aggloom.runtime.connectors.files.discovery import suggest_sibling
-from aggloom.runtime.hosting.arguments import check_path
+from aggloom.runtime.hosting.arguments import check_checkpoint
 from aggloom.runtime.hosting.checkpoint_paths import batches
 from aggloom.runtime.sinks.net import has_old_rows
 from aggloom.runtime.values.changelog import ChangelogLawError, Kinds, is_retraction, same_value
@@ -230,7 +230,7 @@ def read_table(checkpoint: str | Path) -> pa.Table:
         >>> al.read_table("state/").to_pylist()
         [{'customer': 'Ada', 's': 42}]
     """
-    check_path("read_table", "checkpoint", checkpoint)
+    check_checkpoint("read_table", checkpoint)
     file = Path(checkpoint) / TABLE_FILE
     if not file.parent.is_dir():
         is_file = file.parent.exists()

@@ -57,9 +57,9 @@ class JoinState(RowState):
             total += np.bincount(theirs, weights=counts, minlength=len(total))
         return total[slots].astype(np.int64)
 
-    def mask_unmatchable(self, slots: SlotArray, strict: int | None = None) -> Array:
-        """The slots, -1 where a NULL keeps a key from matching any; strict: other columns than the settings'."""
-        strict = self.settings.strict if strict is None else strict
+    def mask_unmatchable(self, slots: SlotArray) -> Array:
+        """The slots, -1 where a NULL keeps a key from matching any."""
+        strict = self.settings.strict
         if not strict or not len(slots):
             return slots
         nulls = self.table.index.arrays.nulls[slots]

@@ -73,7 +73,7 @@ def _states_of(reader: SparkStateReader, batch: int) -> Iterator[BucketState]:
 
 def _place_in(about: bytes) -> int:
     """The place in the plan that the sealed description of a bucket says; raises StateCorruptError."""
-    owner = stated_owner(about, "a checkpoint")
+    owner = stated_owner(about)
     try:
         return int(json.loads(bytes(unseal(about, owner, DESCRIPTION).payload))["place"])
     except (ValueError, KeyError, TypeError) as error:

@@ -32,7 +32,7 @@ def compute_own_calls(df: DataFrame, node: Calc, zone: str) -> tuple[DataFrame, 
     if not calls.columns:
         return df, node
     for name, sql in calls.columns.items():
-        df = df.withColumn(name, _column(df, node, sql, zone, tries=name in calls.tried))
+        df = df.withColumn(name, _column(node, sql, zone, tries=name in calls.tried))
     return df, replace(node, where=where, select=select)
 
 
@@ -41,7 +41,7 @@ def _types(node: Calc) -> dict[str, pa.DataType]:
     return dict(zip(below.names, below.types, strict=True))
 
 
-def _column(df: DataFrame, node: Calc, sql: str, zone: str, *, tries: bool) -> Column:
+def _column(node: Calc, sql: str, zone: str, *, tries: bool) -> Column:
     below = node.input.schema
     read = [below.field(name) for name in columns_of(sql)]
     dtype = infer_type(sql, below)

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from aggloom.checkpoint_file import read_file, replace_file
 from aggloom.errors import AggloomError
-from aggloom.runtime.hosting.arguments import check_path
+from aggloom.runtime.hosting.arguments import check_checkpoint
 from aggloom.runtime.hosting.checkpoint_paths import batches, corrupt, is_local, local
 from aggloom.runtime.spark.arguments import check_session
 from aggloom.runtime.spark.checkpoint import REPARTITIONS_FILE
@@ -35,7 +35,7 @@ def repartition(spark: SparkSession, checkpoint: str | Path, partitions: int) ->
     Example: see `write_changes`.
     """
     check_session("repartition", spark)
-    check_path("repartition", "checkpoint", checkpoint)
+    check_checkpoint("repartition", checkpoint)
     require("repartition", _SINCE, spark)
     if type(partitions) is not int or partitions < 1:
         raise AggloomError(f"partitions={partitions}: at least one is needed")

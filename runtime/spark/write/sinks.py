@@ -19,7 +19,7 @@ from aggloom.runtime.connectors.files.sink import WRITTEN, FileSink, take_back
 from aggloom.runtime.connectors.files.source_log import check_output
 from aggloom.runtime.connectors.files.table_file import TableFile
 from aggloom.runtime.connectors.registry import KNOWN, destination
-from aggloom.runtime.hosting.arguments import check_key_columns, check_path
+from aggloom.runtime.hosting.arguments import check_checkpoint, check_key_columns
 from aggloom.runtime.hosting.checkpoint_paths import is_local, local
 from aggloom.runtime.hosting.recent_changes import note_changes
 from aggloom.runtime.spark.api.inputs import check_frame
@@ -129,7 +129,7 @@ def _check_arguments(
 ) -> None:
     """Raise SpecError for an argument of `write_changes` of the wrong type or value."""
     check_frame("write_changes", df, upserts=True)
-    check_path("write_changes", "checkpoint", checkpoint)
+    check_checkpoint("write_changes", checkpoint)
     if trigger:
         check_trigger("write_changes", trigger)
     if query_name is not None:
