@@ -89,7 +89,7 @@ def _find_connector(
 
 def _format(words: Words, *names: str) -> str:
     """The format that one of these options names, by our name."""
-    given_names = [name for name in names if name in words.given]
+    given_names = [name for name in names if name in words.options]
     for name in names[1:]:
         words.known.append(name)
     format_name = words.require(given_names[0] if given_names else names[0])
@@ -120,7 +120,7 @@ def _translate_options(words: Words, format: str) -> dict[str, Any]:
     if format == "csv":
         words.known += CSV_WORDS
         try:
-            options_of_source |= take_csv_options(words.given)
+            options_of_source |= take_csv_options(words.options)
         except OptionError as error:
             raise words.wrong(str(error)) from None
     return options_of_source
@@ -142,12 +142,12 @@ def _properties(words: Words) -> tuple[str, dict[str, str]]:
     servers = words.require("properties.bootstrap.servers")
     # A checkpoint knows how far a topic is read; Flink's group would only learn of it.
     words.take("properties.group.id")
-    names = [name for name in words.given if name.startswith("properties.")]
-    return servers, {name.removeprefix("properties."): words.given.pop(name) for name in names}
+    names = [name for name in words.options if name.startswith("properties.")]
+    return servers, {name.removeprefix("properties."): words.options.pop(name) for name in names}
 
 
 def _topic(words: Words) -> dict[str, Any]:
-    if words.given.get("scan.bounded.mode") == "latest-offset":
+    if words.options.get("scan.bounded.mode") == "latest-offset":
         words.pass_over("scan.bounded.mode", "a run without --continuous ends where its topics end")
     words.choice("scan.bounded.mode", {"unbounded": None, "latest-offset": None}, None)
     pattern = words.take("topic-pattern")

@@ -25,7 +25,7 @@ def choose_engine(jobs: Sequence[Job]) -> str:
     if engine:
         return engine
     # Before the question of whether Spark is there: these have one engine alone, so a machine with Spark must not fail.
-    if any(table.made for job in jobs for table in job.tables):
+    if any(table.datagen for job in jobs for table in job.tables):
         click.echo("engine: local (rows of datagen are made there)", err=True)
         return "local"
     if still:

@@ -25,13 +25,13 @@ _GIVEN_UP = (
 
 
 class Interrupts:
-    """A context in which Ctrl-C sets `asked` and interrupts nothing, as long as the context ends soon.
+    """A context in which Ctrl-C sets `pressed` and interrupts nothing, as long as the context ends soon.
 
     give_up: what is done before the process ends that does not stop by itself; a second Ctrl-C ends it at once.
     """
 
     def __init__(self, give_up: Callable[[], object]) -> None:
-        self.asked = threading.Event()
+        self.pressed = threading.Event()
         self._give_up = give_up
         self._left = threading.Event()
         self._again = threading.Event()
@@ -51,7 +51,7 @@ class Interrupts:
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if Ctrl-C was pressed."""
-        if self.asked.is_set():
+        if self.pressed.is_set():
             raise KeyboardInterrupt
 
     def __exit__(self, *_: object) -> None:
@@ -61,10 +61,10 @@ class Interrupts:
             signal.signal(signal.SIGINT, self._former or signal.default_int_handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.asked.is_set():
+        if self.pressed.is_set():
             self._again.set()
             return
-        self.asked.set()
+        self.pressed.set()
         threading.Thread(target=self._end_late, daemon=True).start()
 
     def _end_late(self) -> None:

@@ -132,8 +132,8 @@ def _last_watermark(harness: Harness, table: TableSource) -> int | None:
 
 def feed_table(harness: Harness, table: TableSource) -> int:
     """Read the files of a table into a harness; how many changes there are."""
-    if table.made is not None:
-        return feed_made_rows(harness, table.name, table.made)
+    if table.datagen is not None:
+        return feed_made_rows(harness, table.name, table.datagen)
     if table.kafka is not None or table.lake is not None:
         what = "a topic of Kafka" if table.lake is None else f"one of {table.lake['connector']}"
         raise SpecError(f"table {table.name} is {what}, which only `aggloom run` reads")

@@ -128,7 +128,7 @@ def _run(jobs: list[tuple[Job, Path]], clear: Callable[[], None]) -> None:
                     interrupts.check()
                     runs.append(_Run(spark, job, checkpoint, lines))
                 _watch(runs, interrupts)
-                if not interrupts.asked.is_set():
+                if not interrupts.pressed.is_set():
                     _watch([each for each in runs if each.closes()], interrupts)
             finally:
                 for each in runs:
@@ -142,7 +142,7 @@ def _run(jobs: list[tuple[Job, Path]], clear: Callable[[], None]) -> None:
                 show_table(table, _REST)
         name = checkpoint.name if len(jobs) > 1 else ""
         _tell(counts, job, table, name, late, rate=each.printer.rate, closed=each.closed)
-    if interrupts.asked.is_set() and not any(job.continuous for job, _ in jobs):
+    if interrupts.pressed.is_set() and not any(job.continuous for job, _ in jobs):
         raise KeyboardInterrupt
 
 
@@ -228,7 +228,7 @@ def _watch(runs: list[_Run], interrupts: Interrupts) -> None:
             for each in runs:
                 printing.enter_context(each.printer)
             running = [each.query for each in runs]
-            while running and not interrupts.asked.wait(_PAUSE_SECONDS):
+            while running and not interrupts.pressed.wait(_PAUSE_SECONDS):
                 # Raises what the query failed with, so that a failure of one stops the wait for all.
                 for query in [each for each in running if not each.isActive]:
                     await_end(query)

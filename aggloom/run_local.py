@@ -90,7 +90,7 @@ def run_jobs(placed: list[tuple[Job, Path]], clear: Callable[[], None], report: 
                     show_table(table, _REST)
             name = checkpoint.name if len(placed) > 1 else ""
             report(each.query.counts, job, table, name, late, closed=each.query.closed)
-    if interrupts.asked.is_set() and not any(job.continuous for job, _ in placed):
+    if interrupts.pressed.is_set() and not any(job.continuous for job, _ in placed):
         raise KeyboardInterrupt
 
 
@@ -200,8 +200,8 @@ def _open_source(
     if table.lake is not None:
         most = lake_source(table.lake).max_versions_per_trigger
         return LakeInput(open_lake(table.lake, table.schema), scan, most=most, **about)
-    if table.made is not None:
-        return MadeRows(table.made, scan, position)
+    if table.datagen is not None:
+        return MadeRows(table.datagen, scan, position)
     options = source_options(table)
     policy, directory = options.get("unreadable", "error"), options.pop("side", None)
     side = side_table(directory, (name, table.path, table.kafka), policy)
@@ -269,7 +269,7 @@ def _watch(runs: list[_Run], interrupts: Interrupts) -> None:
     for each in runs:
         each.thread.start()
     running = list(runs)
-    while running and not interrupts.asked.wait(0.02):
+    while running and not interrupts.pressed.wait(0.02):
         running = [each for each in runs if each.thread.is_alive()]
         # One that fails ends all: they are parts of one script, and who runs it again runs all of them.
         if any(each.failure for each in runs):

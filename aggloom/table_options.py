@@ -17,14 +17,14 @@ class Words:
 
     def __init__(self, table: CreatedTable, folder: Path | None) -> None:
         self.table, self.folder = table, folder
-        self.given = {k: v for k, v in table.options.items() if k not in ("connector", "changes")}
+        self.options = {k: v for k, v in table.options.items() if k not in ("connector", "changes")}
         self.known: list[str] = ["changes"]
         self._partitions = table.partitions
 
     def take(self, name: str) -> str | None:
         """The value of an option, if it is given."""
         self.known.append(name)
-        return self.given.pop(name, None)
+        return self.options.pop(name, None)
 
     def take_partitions(self) -> list[str]:
         """The columns of PARTITIONED BY."""
@@ -41,8 +41,8 @@ class Words:
         """The value of an option that has to be there."""
         value = self.take(name)
         if not value:
-            like = [each for each in self.given if each in name]
-            like += get_close_matches(name, self.given, 1)
+            like = [each for each in self.options if each in name]
+            like += get_close_matches(name, self.options, 1)
             there = f" (there is '{like[0]}')" if like else ""
             raise self.wrong(f"'{name}' is missing{there}; say it in WITH (..).")
         return value
@@ -60,7 +60,7 @@ class Words:
 
     def need_one(self, *names: str) -> None:
         """Raise OptionError where several options that say the same are given."""
-        present = [name for name in names if name in self.given]
+        present = [name for name in names if name in self.options]
         if len(present) > 1:
             raise self.wrong(f"'{present[0]}' and '{present[1]}' are both given; leave one out.")
 
@@ -74,7 +74,9 @@ class Words:
     def take_prefixed(self, start: str) -> dict[str, str]:
         """The options whose names begin so, under these names."""
         self.known.append(f"{start}..")
-        return {name: self.given.pop(name) for name in list(self.given) if name.startswith(start)}
+        return {
+            name: self.options.pop(name) for name in list(self.options) if name.startswith(start)
+        }
 
     def storage(self) -> dict[str, str]:
         """Take the options of an object store, without their prefix `storage.`."""
@@ -94,7 +96,7 @@ class Words:
 
     def end(self) -> None:
         """Refuse what nobody has taken."""
-        for name in self.given:
+        for name in self.options:
             raise self.wrong(f"there is no option {name!r} here. {nearest(name, self.known)}")
 
     def wrong(self, why: str) -> SpecError:

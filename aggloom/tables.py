@@ -82,7 +82,7 @@ class TableSource:
     lake: its connector, its path and the other arguments of its reader. kafka: servers, topic and the other arguments
     of read_kafka; None of files. watermark: its event-time column, and how far rows may be out of order. keys: its
     primary key. changes: append, retract or upsert, where the job says something else of its other tables. metadata:
-    columns that no row has, each with its source. made: how its rows are made, if they are.
+    columns that no row has, each with its source. datagen: how its rows are made, if they are.
     """
 
     name: str
@@ -96,11 +96,11 @@ class TableSource:
     kafka: Mapping[str, Any] | None = None
     lake: Mapping[str, Any] | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
-    made: DatagenSource | None = None
+    datagen: DatagenSource | None = None
 
     def frame(self, spark: Any, dialect: Dialect = "spark") -> Any:
         """Its changes, as a stream. dialect: in whose words the columns are declared."""
-        if self.made is not None:
+        if self.datagen is not None:
             refuse_spark(self.name)
         if self.lake is not None:
             return lake_frame(spark, self.lake, self.schema)
@@ -120,7 +120,7 @@ class TableSource:
     @property
     def is_by_time(self) -> bool:
         """True if it is read from files in the order of their times of modification."""
-        elsewhere = (self.kafka, self.lake, self.made)
+        elsewhere = (self.kafka, self.lake, self.datagen)
         # Copied files have new times: where rows were dropped, a message then names the order as a possible cause.
         return all(each is None for each in elsewhere) and self.options.get("order") != "name"
 
@@ -268,7 +268,7 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
             raise SpecError(f"{where}: rows that are made have no entry {entry!r}; leave it out")
         # The colon says that this is no place on the disk.
         table = TableSource(str(name), "datagen:", "datagen", schema, {}, watermark)
-        return replace(table, changes=changes or "append", made=made_rows)
+        return replace(table, changes=changes or "append", datagen=made_rows)
     kafka, metadata = take_topic(entries, where), take_metadata(entries, where)
     path = entries.pop("path", "" if kafka else None)
     if not isinstance(path, str) or not (path or kafka):

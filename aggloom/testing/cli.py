@@ -23,7 +23,7 @@ _SUFFIXES = (".yaml", ".yml")
 
 @click.command("test", cls=SingleOption)
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
-@click.option("-k", "--name", "wanted", help="Run only tests with this text in their names.")
+@click.option("-k", "--name", "name_part", help="Run only tests with this text in their names.")
 @click.option("-x", "--exitfirst", is_flag=True, help="Stop at the first test that does not pass.")
 @click.option("-q", "--quiet", is_flag=True, help="Name only the tests that do not pass.")
 @click.option(
@@ -34,7 +34,7 @@ _SUFFIXES = (".yaml", ".yml")
 @debug_option
 def run_tests(
     paths: tuple[Path, ...],
-    wanted: str | None,
+    name_part: str | None,
     exitfirst: bool,
     quiet: bool,
     backend: Backend | None,
@@ -56,14 +56,14 @@ def run_tests(
         except AggloomError as error:
             tally.add_failure("", error)
             continue
-        for outcome in _outcomes(file, wanted, tally):
+        for outcome in _outcomes(file, name_part, tally):
             tally.add_outcome(outcome)
             if exitfirst and tally.failed:
                 break
         if exitfirst and (tally.failed or tally.errors):
             break
     # Errors have an exit code of their own: a build that cannot run its tests must not look like one whose tests fail.
-    sys.exit(tally.end(wanted, places))
+    sys.exit(tally.end(name_part, places))
 
 
 def _files(places: tuple[Path, ...]) -> Iterator[Path]:

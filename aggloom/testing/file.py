@@ -43,7 +43,7 @@ class Test:
 
     name: str
     where: str
-    given: tuple[Mapping[str, Any], ...]
+    steps: tuple[Mapping[str, Any], ...]
     expect: Expected
     into: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -70,7 +70,7 @@ def _run(file: TestFile, test: Test) -> TestOutcome:
     job = _job(file, test)
     with harness_of(job) as harness:
         ends = True
-        for step in test.given:
+        for step in test.steps:
             for name, content in step.items():
                 # Who moves the watermark by hand tests what has happened by then; else the input ends, and all windows
                 # close.

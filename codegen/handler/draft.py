@@ -63,7 +63,7 @@ class Draft:
         self.calls: list[CallPlan] = []
         self.lets: dict[str, str] = {}
         self.spilling = 0
-        self._taken = set(_RESERVED)
+        self._names_in_use = set(_RESERVED)
         self._numbers: dict[str, int] = {}
 
     @property
@@ -79,11 +79,11 @@ class Draft:
         # A local name of generated code is never that of a field, whatever a user calls his.
         attr = f"kept_{attr}" if attr.startswith(_PREFIXES) else attr
         unique, number = attr, self._numbers.get(attr, 2)
-        while unique in self._taken:
+        while unique in self._names_in_use:
             unique, number = f"{attr}_{number}", number + 1
         # The next of the same name is not counted from 2 again: specs may have thousands of calls.
         self._numbers[attr] = number
-        self._taken.add(unique)
+        self._names_in_use.add(unique)
         return unique
 
     def suffix(self, call: CallPlan, words: bool = False) -> str:

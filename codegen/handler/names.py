@@ -9,16 +9,16 @@ class Names:
     """Identifiers from the user's names: ASCII, never a keyword, never twice."""
 
     def __init__(self) -> None:
-        self._given: dict[str, str] = {}
+        self._identifiers: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> str:
-        if name not in self._given:
+        if name not in self._identifiers:
             stem = re.sub(r"[^0-9A-Za-z_]+", "_", name).strip("_").lower()[:40] or "column"
             ident = stem if stem[0].isalpha() else f"c_{stem}"
-            names_in_use = set(self._given.values())
+            names_in_use = set(self._identifiers.values())
             number = 2
             unique = ident
             while unique in names_in_use:
                 unique, number = f"{ident}_{number}", number + 1
-            self._given[name] = unique
-        return self._given[name]
+            self._identifiers[name] = unique
+        return self._identifiers[name]

@@ -49,13 +49,13 @@ class Automaton:
     def avoids(self, variables: frozenset[int], start: int = 0) -> bool:
         """Tell whether a match may go on from a state without a row of these variables."""
         # Each state once: loops would lead round for ever.
-        seen, waiting = {start}, [start]
+        visited, waiting = {start}, [start]
         while waiting:
             for way in self.ways[waiting.pop()]:
                 if way == ACCEPT:
                     return True
-                if way not in seen and self.variable[way] not in variables:
-                    seen.add(way)
+                if way not in visited and self.variable[way] not in variables:
+                    visited.add(way)
                     waiting.append(way)
         return False
 
@@ -101,13 +101,13 @@ class _Graph:
             # A variable takes a row; all other nodes only lead on.
             return self._add(pattern.name, [after])
         if isinstance(pattern, PatternSequence):
-            found: int | None = after
+            entry: int | None = after
             # From the end: each part has to know what it leads to.
             for part in reversed(pattern.parts):
-                if found is None:
+                if entry is None:
                     return None
-                found = self.enter(part, found)
-            return found
+                entry = self.enter(part, entry)
+            return entry
         if isinstance(pattern, PatternEither):
             entries = [self.enter(part, after) for part in pattern.parts]
             return (
@@ -164,23 +164,23 @@ class _Graph:
 
     def _ways(self, nodes: list[int]) -> list[int]:
         """The variables, and the end, that nodes lead to without a row, the preferred first; the end is last."""
-        found: list[int] = []
-        seen: set[int] = set()
+        targets: list[int] = []
+        visited: set[int] = set()
         waiting = nodes[::-1]
         while waiting:
             node = waiting.pop()
-            if node in seen:
+            if node in visited:
                 # A round of a loop without a row leads nowhere new.
                 continue
-            seen.add(node)
+            visited.add(node)
             if node == self.END or self.variables[node] is not None:
-                found.append(node)
+                targets.append(node)
                 if node == self.END:
                     # What stands behind the end is never preferred to it.
                     break
             else:
                 waiting += self.onward[node][::-1]
-        return found
+        return targets
 
     def _add(self, variable: str | None, onward: list[int]) -> int:
         self.variables.append(variable)

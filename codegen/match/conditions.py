@@ -139,13 +139,13 @@ class _Writer:
 
     def _test(self, node: exp.Is) -> str:
         """IS NULL, IS TRUE and IS FALSE."""
-        wanted = bare(node.expression)
-        if isinstance(wanted, exp.Null):
+        test = bare(node.expression)
+        if isinstance(test, exp.Null):
             if _is_truth(bare(node.this)):
                 return self._note(f"TRUE if {self.truth(node.this)} == UNKNOWN else FALSE")
             return self._note(f"TRUE if {self.value(node.this).null} else FALSE")
-        if isinstance(wanted, exp.Boolean):
-            truth = "TRUE" if wanted.this else "FALSE"
+        if isinstance(test, exp.Boolean):
+            truth = "TRUE" if test.this else "FALSE"
             return self._note(f"TRUE if {self.truth(node.this)} == {truth} else FALSE")
         raise refusal(node, f"DEFINE: {node.sql('spark')} is", "write IS NULL, IS TRUE or IS FALSE")
 
@@ -177,8 +177,8 @@ class _Writer:
             return self._compute(f"{left.text} {sign} {right.text}", "0.0", (left, right), "float")
         bits = max(left.bits, right.bits) if domain == "int" else 64
         text = f"rt.{name}({left.text}, {right.text}, {bits})"
-        found = self._compute(text, "0", (left, right), domain)
-        return DefineValue(found.text, found.null, found.domain, scale, bits)
+        result = self._compute(text, "0", (left, right), domain)
+        return DefineValue(result.text, result.null, result.domain, scale, bits)
 
     def _number(self, value: DefineValue, node: exp.Expression) -> DefineValue:
         if not value.is_number:
@@ -201,15 +201,15 @@ class _Writer:
 
     def _first_known(self, node: exp.Coalesce) -> DefineValue:
         """COALESCE."""
-        found = self.value(node.this)
+        value = self.value(node.this)
         for each in node.expressions:
-            left, right = unify(found, self.value(each), node)
+            left, right = unify(value, self.value(each), node)
             null = self._note(f"{left.null} and {right.null}")
             text = self._note(f"{right.text} if {left.null} else {left.text}")
-            found = DefineValue(
+            value = DefineValue(
                 text, null, left.domain, left.scale, max(left.bits, right.bits), left.dtype
             )
-        return found
+        return value
 
     def _operand(self, operand: MatchOperand) -> DefineValue:
         if operand.name not in self.known:

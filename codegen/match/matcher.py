@@ -173,9 +173,9 @@ def _describe_ways(definition: MatchDefinition, state: int) -> str:
 def _total(definition: MatchDefinition, operand: MatchOperand) -> _Total:
     """An aggregate: which rows count, and what a row makes of it."""
     tests = [f"({mask(operand.variables)} >> variable) & 1"] if operand.variables else []
-    shown = f"{operand.function}({comment(operand.column) or '*'})"
+    title = f"{operand.function}({comment(operand.column) or '*'})"
     if not operand.column:
-        return _Total(shown, None, " and ".join(tests) or "True", "")
+        return _Total(title, None, " and ".join(tests) or "True", "")
     column = column_number(definition, operand.column)
     tests.append(f"not columns.n{column}[row]")
     new = f"columns.v{column}[row]"
@@ -187,12 +187,12 @@ def _total(definition: MatchDefinition, operand: MatchOperand) -> _Total:
         less = f"rt.order({new}, value) {sign} 0" if is_float else f"{new} {sign} value"
         step = f"{new} if count == 0 or {less} else value"
     elif operand.function == "COUNT":
-        return _Total(shown, None, " and ".join(tests), "")
+        return _Total(title, None, " and ".join(tests), "")
     else:
         # An addition of whole numbers has to fail where it exceeds 64 bits; Python's and NumPy's own would go on or
         # wrap.
         step = f"value + {new}" if is_float else f"rt.add(value, {new}, 64)"
-    return _Total(shown, column, " and ".join(tests), step)
+    return _Total(title, column, " and ".join(tests), step)
 
 
 def _kind(definition: MatchDefinition, operand: MatchOperand) -> str:

@@ -98,21 +98,21 @@ class _Parser:
         self.tokens = self._cut_tokens()
 
     def parse(self) -> Pattern:
-        found = self._parse_either()
+        pattern = self._parse_either()
         if self.at < len(self.tokens):
             raise self._error(f"{self.tokens[self.at].text!r} is not expected here")
-        return found
+        return pattern
 
     def _cut_tokens(self) -> list[_Token]:
-        found, at = [], 0
+        tokens, at = [], 0
         while at < len(self.text):
             match = _TOKENS.match(self.text, at)
             if match is None:
                 raise self._error(f"{self.text[at]!r} is no part of a pattern", (at, at + 1))
             if match.lastgroup is not None:
-                found.append(_Token(match.lastgroup, match[0], match.start(), match.end()))
+                tokens.append(_Token(match.lastgroup, match[0], match.start(), match.end()))
             at = match.end()
-        return found
+        return tokens
 
     def _parse_either(self) -> Pattern:
         parts = [self._parse_sequence()]
@@ -198,14 +198,14 @@ class _Parser:
         elif least is None:
             raise self._error("a number is expected")
         self._expect("}")
-        found = (least or 0, most)
-        if most == 0 or (most is not None and found[0] > most):
+        bounds = (least or 0, most)
+        if most == 0 or (most is not None and bounds[0] > most):
             raise self._error("{n, m} needs 0 <= n <= m and 0 < m", -1)
-        if max(found[0], most or 0) > MOST_REPEATS:
+        if max(bounds[0], most or 0) > MOST_REPEATS:
             raise self._refuse(
                 token, f"a quantifier above {MOST_REPEATS}", "repeat a smaller group"
             )
-        return found
+        return bounds
 
     def _parse_number(self) -> int | None:
         if self.at < len(self.tokens) and self.tokens[self.at].kind == "number":
@@ -214,9 +214,9 @@ class _Parser:
         return None
 
     def _take(self, text: str) -> bool:
-        found = self.at < len(self.tokens) and self.tokens[self.at].text == text
-        self.at += found
-        return found
+        is_next = self.at < len(self.tokens) and self.tokens[self.at].text == text
+        self.at += is_next
+        return is_next
 
     def _expect(self, text: str) -> None:
         if not self._take(text):

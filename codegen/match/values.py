@@ -78,10 +78,10 @@ def unify(
         return _scale(left, scale), _scale(right, scale)
     if left.domain == right.domain and left.dtype == right.dtype:
         return left, right
-    shown = " and ".join(
+    types = " and ".join(
         type_name(each.dtype) if each.dtype else "a number" for each in (left, right)
     )
-    what = f"DEFINE: {node.sql('spark')} over {shown} of different rows is"
+    what = f"DEFINE: {node.sql('spark')} over {types} of different rows is"
     raise refusal(node, what, "CAST one of them to the type of the other")
 
 

@@ -29,7 +29,7 @@ class LookupJoin(Extending):
     """Rows with the answers to them; no two columns have the same name. columns: those that leave."""
 
     input: Node
-    asked: LookupQuestion
+    question: LookupQuestion
     columns: Key
 
     @cached_property
@@ -40,7 +40,7 @@ class LookupJoin(Extending):
     @cached_property
     def both(self) -> pa.Schema:
         """The columns of a row and of an answer."""
-        return pa.schema([*self.input.schema, *self.asked.answers])
+        return pa.schema([*self.input.schema, *self.question.answers])
 
     @cached_property
     def changelog(self) -> tuple[str, ...]:
@@ -67,20 +67,20 @@ class LookupJoin(Extending):
 
     @property
     def lineage(self) -> str:
-        return f"{self.asked.lineage} {self.columns!r}"
+        return f"{self.question.lineage} {self.columns!r}"
 
     @property
     def title(self) -> Title:
-        return "LookupJoin", self.asked.words(self.columns)
+        return "LookupJoin", self.question.words(self.columns)
 
     @property
     def remark(self) -> str:
         memory = "each row is looked up when it arrives; no row is stored, since none is retracted"
-        return f"table {self.asked.name}: {self.asked.table.label}; {memory}"
+        return f"table {self.question.name}: {self.question.table.label}; {memory}"
 
     def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         columns = tuple(name for name in self.columns if name in names) or self.columns[:1]
-        question = self.asked.prune_columns(set(columns))
+        question = self.question.prune_columns(set(columns))
         own = self.input
         # The key of the input is kept even if nobody reads it: by it a retraction finds its row and answers.
         known = own.unique_key if not own.appends_only else None
@@ -89,7 +89,7 @@ class LookupJoin(Extending):
         return replace(
             self,
             input=pick(prune.input(own, needed_names), needed_names),
-            asked=question,
+            question=question,
             columns=columns,
         )
 
@@ -109,18 +109,23 @@ class LookupJoin(Extending):
         # The key stands first, as operators that store rows by key expect.
         stored = tuple(n for n in self.input.schema.names if n in {*key, *self.columns})
         order = (*key, *(name for name in stored if name not in key))
-        below = Lookup(self.input, self.asked, order, self.columns)
+        below = Lookup(self.input, self.question, order, self.columns)
         return MaterialisedLookup(
-            Exchange(below, key), self.asked, key, self.columns, known is not None, self.unique_keys
+            Exchange(below, key),
+            self.question,
+            key,
+            self.columns,
+            known is not None,
+            self.unique_keys,
         )
 
     def _joined_keys(self, below: tuple[Key, ...]) -> tuple[Key, ...]:
         """Keys of the rows below as keys of the joined rows."""
-        own = {name: known for known, name in self.asked.names}
+        own = {name: known for known, name in self.question.names}
         more: Key = ()
         # The table's key distinguishes the result rows of one input row, as far as the result has it.
-        if not self.asked.meets_one:
-            table = self.asked.table.key
+        if not self.question.meets_one:
+            table = self.question.table.key
             if not table or not set(table) <= set(own):
                 return ()
             more = tuple(own[name] for name in table)

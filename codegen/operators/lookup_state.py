@@ -22,25 +22,27 @@ _ROW = 2 * WORD + 12 + 4 + 12
 class Lookup(Node):
     """The rows with the list of their answers after them, which those that are retracted do not ask for.
 
-    order: the input's columns that leave. wanted: those of the joined rows that are read of an answer.
+    order: the input's columns that leave. answer_columns: those of the joined rows that are read of an answer.
     """
 
     input: Node
-    asked: LookupQuestion
+    question: LookupQuestion
     order: Key
-    wanted: Key
+    answer_columns: Key
 
     @cached_property
     def answer(self) -> pa.Schema:
         """The columns of an answer."""
-        return pa.schema([field for field in self.asked.answers if field.name in self.wanted])
+        return pa.schema(
+            [field for field in self.question.answers if field.name in self.answer_columns]
+        )
 
     @cached_property
     def schema(self) -> pa.Schema:
         fields = [self.input.schema.field(name) for name in self.order]
         # A list of nothing still has a length.
         answer = list(self.answer) or [pa.field("found", pa.bool_())]
-        name = mark(self.input.schema, self.asked.answers) + "answers"
+        name = mark(self.input.schema, self.question.answers) + "answers"
         return pa.schema([*fields, pa.field(name, pa.list_(pa.struct(answer)))])
 
     @property
@@ -78,16 +80,16 @@ class Lookup(Node):
 
     @property
     def lineage(self) -> str:
-        return self.asked.lineage
+        return self.question.lineage
 
     @property
     def title(self) -> Title:
-        words = self.asked.words(tuple(self.schema.names))
+        words = self.question.words(tuple(self.schema.names))
         return "Lookup", {name: words[name] for name in ("table", "lookup", "select")}
 
     @property
     def remark(self) -> str:
-        return f"table {self.asked.name}: {self.asked.table.label}"
+        return f"table {self.question.name}: {self.question.table.label}"
 
     def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         return self
@@ -102,7 +104,7 @@ class MaterialisedLookup(KeyedRowsNode):
     """
 
     input: Node
-    asked: LookupQuestion
+    question: LookupQuestion
     key: Key
     columns: Key
     replaces: bool
@@ -121,11 +123,11 @@ class MaterialisedLookup(KeyedRowsNode):
 
     @property
     def name(self) -> str:
-        return f"{self.asked.kind.upper()} LOOKUP JOIN {self.asked.name}"
+        return f"{self.question.kind.upper()} LOOKUP JOIN {self.question.name}"
 
     @cached_property
     def schema(self) -> pa.Schema:
-        own, answers = self.input.schema, self.asked.answers
+        own, answers = self.input.schema, self.question.answers
         names = set(own.names)
         return pa.schema([(own if n in names else answers).field(n) for n in self.columns])
 
@@ -169,11 +171,11 @@ class MaterialisedLookup(KeyedRowsNode):
 
     @property
     def title(self) -> Title:
-        return "LookupJoin", {**self.asked.words(self.columns), "upsertMaterialize": ["true"]}
+        return "LookupJoin", {**self.question.words(self.columns), "upsertMaterialize": ["true"]}
 
     @property
     def remark(self) -> str:
-        return f"table {self.asked.name}: the result of each lookup is stored, since its row may be retracted"
+        return f"table {self.question.name}: the result of each lookup is stored, since its row may be retracted"
 
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
         parts: list[dict[str, Any]] = [

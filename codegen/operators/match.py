@@ -58,9 +58,9 @@ class MatchMeasure:
 class MatchRows(TimedRowsNode):
     """The matches in the rows of each key, emitted once they are certain; the first columns are the key.
 
-    pattern: PATTERN as it was written. shown: the columns that each row of a match has in the result, if it has all
-    of them; None: a match has one row. by: the time by which rows come in order. corrects: rows
-    may be retracted, or come late, and matches with them.
+    pattern: PATTERN as it was written. row_columns: the columns that each row of a match has in the result, if
+    the result has all rows; None: a match has one row. by: the time by which rows are ordered. corrects: rows may be
+    retracted, or arrive late, and then matches are corrected.
     """
 
     words = "MATCH_RECOGNIZE"
@@ -71,14 +71,14 @@ class MatchRows(TimedRowsNode):
     measures: tuple[MatchMeasure, ...]
     pattern: str
     dialect: str
-    shown: tuple[str, ...] | None = None
+    row_columns: tuple[str, ...] | None = None
     by: Literal["row", "processing"] = "row"
     corrects: bool = False
     merges: bool = False
 
     @cached_property
     def schema(self) -> pa.Schema:
-        below = [self.input.schema.field(n) for n in (*self.partition, *(self.shown or ()))]
+        below = [self.input.schema.field(n) for n in (*self.partition, *(self.row_columns or ()))]
         return pa.schema([*below, *self.results])
 
     @cached_property
@@ -119,7 +119,7 @@ class MatchRows(TimedRowsNode):
     def unique_keys(self) -> tuple[Key, ...]:
         numbers = [each.name for each in self.measures if each.function == "MATCH_NUMBER"]
         # Matches of a key are numbered. With all rows per match the rows of one share its number.
-        return tuple((*self.partition, name) for name in numbers if self.shown is None)
+        return tuple((*self.partition, name) for name in numbers if self.row_columns is None)
 
     @property
     def trends(self) -> dict[str, Trend]:
@@ -157,35 +157,47 @@ class MatchRows(TimedRowsNode):
     @cached_property
     def lineage(self) -> str:
         order, columns = self.order_lineage
-        found = self.definition
-        parts = (found.automaton, found.conditions, found.operands, found.within, found.skip)
-        shown = [each.describe(found.automaton.variables) for each in self.measures]
-        rows = "" if self.shown is None else f" all rows {self.shown!r}"
+        definition = self.definition
+        parts = (
+            definition.automaton,
+            definition.conditions,
+            definition.operands,
+            definition.within,
+            definition.skip,
+        )
+        measures = [each.describe(definition.automaton.variables) for each in self.measures]
+        rows = "" if self.row_columns is None else f" all rows {self.row_columns!r}"
         return (
-            f"match {self.partition!r} {order!r} {parts!r} {found.skip_to!r} {shown!r} {columns!r}"
+            f"match {self.partition!r} {order!r} {parts!r} {definition.skip_to!r} {measures!r} {columns!r}"
             f" by {self.by} time{rows}{' over changes' if self.corrects else ''}"
         )
 
     @property
     def title(self) -> Title:
         # In the order of the clauses of MATCH_RECOGNIZE.
-        found, names = self.definition, self.definition.automaton.variables
+        definition, names = self.definition, self.definition.automaton.variables
         order = shown_order(self.order)
         if self.by == "processing":
             order = ["PROCTIME ASC"]
-        aims = [names[each] for each in found.skip_to]
+        aims = [names[each] for each in definition.skip_to]
         details = {
             "partitionBy": shown_names(self.partition),
             "orderBy": order,
             "measures": [
                 f"{each.describe(names)} AS {format_name(each.name)}" for each in self.measures
             ],
-            "rowsPerMatch": ["ONE ROW PER MATCH" if self.shown is None else "ALL ROWS PER MATCH"],
-            "after": [f"SKIP {' '.join([found.skip, *aims])}"],
+            "rowsPerMatch": [
+                "ONE ROW PER MATCH" if self.row_columns is None else "ALL ROWS PER MATCH"
+            ],
+            "after": [f"SKIP {' '.join([definition.skip, *aims])}"],
             "over": ["changes"] if self.corrects else [],
             "pattern": [f"({self.pattern})"],
-            "within": [format_duration(found.within // 1000)] if found.within >= 0 else [],
-            "define": [f"{names[each.variable]} AS {each.written}" for each in found.conditions],
+            "within": (
+                [format_duration(definition.within // 1000)] if definition.within >= 0 else []
+            ),
+            "define": [
+                f"{names[each.variable]} AS {each.written}" for each in definition.conditions
+            ],
         }
         return "Match", {name: words for name, words in details.items() if words}
 
@@ -210,27 +222,33 @@ class MatchRows(TimedRowsNode):
 
     def prune_columns(self, names: list[str], prune: Pruner) -> Node:
         measures = tuple(each for each in self.measures if each.name in names)
-        if not measures and self.shown is None and not self.partition:
+        if not measures and self.row_columns is None and not self.partition:
             # Rows have a column, even if only their number matters.
             measures = self.measures[:1]
-        shown = self.shown and tuple(name for name in self.shown if name in names)
+        row_columns = self.row_columns and tuple(name for name in self.row_columns if name in names)
         # DEFINE stays whole: which rows match depends on every condition, whichever measures are read.
-        wanted = {*self.partition, *(each.column for each in self.order), *(shown or ())}
-        wanted |= {field.name for field in self.definition.columns}
+        needed_names = {
+            *self.partition,
+            *(each.column for each in self.order),
+            *(row_columns or ()),
+        }
+        needed_names |= {field.name for field in self.definition.columns}
         for each in measures:
-            wanted |= {each.column, each.filter}
+            needed_names |= {each.column, each.filter}
             if each.call is not None:
-                wanted |= {*each.call.args, *(key.column for key in each.call.order_by)}
+                needed_names |= {*each.call.args, *(key.column for key in each.call.order_by)}
         below = self.input.schema.names
-        read = [name for name in below if name in wanted]
-        found = replace(
+        read = [name for name in below if name in needed_names]
+        pruned_node = replace(
             self,
             input=pick(prune.input(self.input, read), read),
             measures=measures,
-            shown=None if self.shown is None else shown,
+            row_columns=None if self.row_columns is None else row_columns,
         )
         return pick(
-            found, [name for name in found.schema.names if name in names] or found.schema.names[:1]
+            pruned_node,
+            [name for name in pruned_node.schema.names if name in names]
+            or pruned_node.schema.names[:1],
         )
 
     @property

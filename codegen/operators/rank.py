@@ -56,7 +56,7 @@ class Rank(KeyedRowsNode):
     partition: Key
     function: Function
     order: tuple[SortItem, ...]
-    asked: Range
+    bounds: Range
     number: str | None
     update_before: bool = True
     merges: bool = False
@@ -109,7 +109,7 @@ class Rank(KeyedRowsNode):
     @property
     def one_row(self) -> bool:
         """True if a key has one row at most."""
-        numbers = self.asked
+        numbers = self.bounds
         return (
             self.function == "ROW_NUMBER"
             and numbers.end is not None
@@ -159,7 +159,7 @@ class Rank(KeyedRowsNode):
     @property
     def _by_place(self) -> bool:
         """True if messages go by a number that nobody reads, as Flink's do row by row: a row may be there twice."""
-        return self.function == "ROW_NUMBER" and self.number is None and self.asked.start > 1
+        return self.function == "ROW_NUMBER" and self.number is None and self.bounds.start > 1
 
     @property
     def trends(self) -> dict[str, Trend]:
@@ -183,13 +183,13 @@ class Rank(KeyedRowsNode):
     def lineage(self) -> str:
         columns = [(field.name, type_name(field.type)) for field in self.input.schema]
         order = [(each.column, each.descending, each.nulls_first) for each in self.order]
-        numbers = (self.asked.start, self.asked.end, self.asked.end_column)
+        numbers = (self.bounds.start, self.bounds.end, self.bounds.end_column)
         what = (self.partition, order, numbers, columns, self.window, self.zone)
         return f"rank {self.function} {self.strategy} {self.row_key!r} {what!r}"
 
     @property
     def title(self) -> Title:
-        below, numbers = self.input.schema.names, self.asked
+        below, numbers = self.input.schema.names, self.bounds
         strategy = _FLINK[self.strategy]
         if self.strategy == "update":
             strategy += f"[{','.join(str(below.index(name)) for name in self.row_key)}]"
@@ -212,7 +212,7 @@ class Rank(KeyedRowsNode):
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
         parts = self.index_parts
         # The last number comes from a column, whose first value in a key holds for good.
-        if self.asked.end_column is not None:
+        if self.bounds.end_column is not None:
             parts.append({"name": "end", "kind": "number", "bytes_per_key": WORD})
         rows = {"name": "rows", "kind": "sorted", "bytes_per_key": _TREE}
         of_row = {
@@ -244,7 +244,7 @@ class Rank(KeyedRowsNode):
             *self.row_key,
         }
         # The strategy stays with these columns: the key that it goes by is among them.
-        needed_names |= {self.asked.end_column} if self.asked.end_column is not None else set()
+        needed_names |= {self.bounds.end_column} if self.bounds.end_column is not None else set()
         read = [name for name in self.input.schema.names if name in needed_names]
         number = self.number if self.number in names else None
         return replace(self, input=pick(prune.input(self.input, read), read), number=number)
@@ -254,7 +254,7 @@ class Rank(KeyedRowsNode):
         """The rows that a key has in its state."""
         if self.strategy == "retract":
             return "all its rows"
-        end = self.asked.end_column or self.asked.end
+        end = self.bounds.end_column or self.bounds.end
         ties = "" if self.function == "ROW_NUMBER" else " and those that tie with the last"
         return f"its first {end} rows{ties}"
 

@@ -135,10 +135,10 @@ class RollingAggregate(WindowAggregate):
 
     @property
     def title(self) -> Title:
-        shown = {each.call for each in self.layout.columns}
+        calls = {each.call for each in self.layout.columns}
         names = [*self.keys, *([self.layout.horizon] if self.layout.horizon else [])]
         details = shown_windows(self.spec, self.windowing, names)
-        if shown:
+        if calls:
             assigner = self.windowing.assigner
             assert isinstance(assigner, Rolling)
             called = dict(zip(assigner.horizons, assigner.names, strict=True))

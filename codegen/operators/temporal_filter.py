@@ -92,9 +92,9 @@ class TemporalFilter(KeyedRowsNode):
     @cached_property
     def changelog(self) -> tuple[str, ...]:
         # A row that waited is inserted when its time comes, whatever kind of change it was.
-        found = {"I", *self.input.changelog}
+        kinds = {"I", *self.input.changelog}
         # Of an update one half may be there, and the other not.
-        return sort_kinds(found | ({"D"} if self.leaves or "UA" in found else set()))
+        return sort_kinds(kinds | ({"D"} if self.leaves or "UA" in kinds else set()))
 
     @property
     def never_deletes(self) -> bool:

@@ -34,7 +34,7 @@ class LoweredCalc:
 
     rows, schema: the columns in and out. zone: the session's time zone.
 
-    shown: the changes are a result, so an update that leaves the condition becomes a deletion, one that enters it an
+    is_shown: the changes are a result, so an update that leaves the condition becomes a deletion, one that enters it an
     insertion; `upsert`: of updates only the +U comes. Otherwise each row is judged alone: aggregates read only signs.
     """
 
@@ -44,7 +44,7 @@ class LoweredCalc:
     schema: pa.Schema
     rows: pa.Schema
     zone: str = "UTC"
-    shown: bool = False
+    is_shown: bool = False
     upsert: bool = False
 
     def run(self, batch: pa.RecordBatch, kinds: Kinds) -> Rows:
@@ -55,7 +55,7 @@ class LoweredCalc:
                 batch = module.extend(batch)
             # A condition that is NULL does not hold: the module has filled it with FALSE.
             keep = module.where(batch).to_numpy(zero_copy_only=False).astype(np.bool_)
-            if self.shown:
+            if self.is_shown:
                 keep, kinds = having_kinds(kinds, keep, self.upsert)
             # Where it is not known what the projection reads all columns are cut.
             batch = batch.select(getattr(module, "READ", batch.schema.names))
@@ -87,7 +87,7 @@ def lower_calc(
         schema=schema,
         rows=rows,
         zone=zone,
-        shown=is_shown,
+        is_shown=is_shown,
         upsert=upsert,
     )
 

@@ -22,8 +22,8 @@ _OF_ONE: Final[dict[str, Build]] = {
     **{f"SHA{n}": _call("SHA2", exp.Literal.number(n)) for n in (224, 256, 384, 512)},
     "TO_BASE64": _call("BASE64"),
     "FROM_BASE64": _from_base64,
-    "ARRAY_REVERSE": lambda given: exp.Reverse(this=given[0]),
-    "WEEK": lambda given: exp.WeekOfYear(this=given[0]),
+    "ARRAY_REVERSE": lambda arguments: exp.Reverse(this=arguments[0]),
+    "WEEK": lambda arguments: exp.WeekOfYear(this=arguments[0]),
 }
 
 

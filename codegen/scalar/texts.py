@@ -85,10 +85,10 @@ def _right(low: ExpressionLowering, node: exp.Right) -> LoweredExpression:
 
 def _trim(low: ExpressionLowering, node: exp.Trim) -> LoweredExpression:
     word = _TRIMS.get(str(node.args.get("position") or "BOTH").upper())
-    wanted = " " if node.expression is None else literal_text(node.expression, node)
-    if word is None or not wanted:
+    part = " " if node.expression is None else literal_text(node.expression, node)
+    if word is None or not part:
         raise unsupported_error(node, NEEDS_SPARK)
-    return call(f"pc.{word}({{0}}, {{wanted}})", _TEXT, low.text(node.this), wanted=quoted(wanted))
+    return call(f"pc.{word}({{0}}, {{part}})", _TEXT, low.text(node.this), part=quoted(part))
 
 
 def _pad(low: ExpressionLowering, node: exp.Pad) -> LoweredExpression:
@@ -115,14 +115,14 @@ def _replace(low: ExpressionLowering, node: exp.Replace) -> LoweredExpression:
     # Spark replaces nothing for an empty text, Arrow inserts between all characters.
     if not old:
         raise unsupported_error(node, NEEDS_SPARK)
-    text = "pc.replace_substring({0}, {wanted}, {new})"
-    return call(text, _TEXT, low.text(node.this), wanted=quoted(old), new=quoted(new))
+    text = "pc.replace_substring({0}, {part}, {new})"
+    return call(text, _TEXT, low.text(node.this), part=quoted(old), new=quoted(new))
 
 
 def _contains(word: str) -> Rule:
     def rule(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
-        wanted = quoted(literal_text(node.expression, node))
-        return call(f"pc.{word}({{0}}, {{wanted}})", pa.bool_(), low.text(node.this), wanted=wanted)
+        part = quoted(literal_text(node.expression, node))
+        return call(f"pc.{word}({{0}}, {{part}})", pa.bool_(), low.text(node.this), part=part)
 
     return rule
 
@@ -130,9 +130,9 @@ def _contains(word: str) -> Rule:
 def _position(low: ExpressionLowering, node: exp.StrPosition) -> LoweredExpression:
     substring, start = node.args["substr"], node.args.get("position")
     if start is None and isinstance(substring, exp.Literal):
-        text = "scalar.position({0}, {wanted})"
+        text = "scalar.position({0}, {part})"
         part = quoted(literal_text(substring, node))
-        return call(text, pa.int32(), low.text(node.this), wanted=part)
+        return call(text, pa.int32(), low.text(node.this), part=part)
     first = exp.Literal.number(1) if start is None else start
     values = [low.text(node.this), low.text(substring), low.as_type(first, pa.int32())]
     return call_by_row("words.locate", pa.int32(), values, node, nulls=True)

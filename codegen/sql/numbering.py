@@ -36,14 +36,14 @@ class NumberingQuery:
     """A query that numbers rows.
 
     plain: what computes the rows, with the columns in `hidden` after its own. partition, order: by columns of it.
-    number: the column that the number is called; `shown` if it is one of the query's own. condition: QUALIFY, over
+    number: the column that the number is called; `is_shown` if it is one of the query's own. condition: QUALIFY, over
     columns of plain and the number, or what LIMIT says of it.
     """
 
     plain: exp.Expression
     function: Function
     number: str
-    shown: bool
+    is_shown: bool
     partition: tuple[str, ...]
     order: tuple[SortItem, ...]
     hidden: tuple[str, ...]
@@ -98,9 +98,9 @@ class Plain:
             if isinstance(inner.this if isinstance(inner, exp.Column) else inner, exp.Star):
                 # Of joined tables, t.* does not show each column that is written without its table.
                 table = inner.text("table")
-                shown = (table,) if self.tree.args.get("joins") else ("", table)
+                tables = (table,) if self.tree.args.get("joins") else ("", table)
                 own = isinstance(node, exp.Column) and (
-                    isinstance(inner, exp.Star) or node.table in shown
+                    isinstance(inner, exp.Star) or node.table in tables
                 )
                 if own and node.name.casefold() not in left_out(inner):
                     return str(node.name)
@@ -195,7 +195,7 @@ def _read_windows(tree: exp.Select, windows: list[exp.Window]) -> NumberingQuery
         plain.build_query(),
         function,
         number=number,
-        shown=is_selected,
+        is_shown=is_selected,
         partition=partition,
         order=items_,
         hidden=tuple(plain.hidden),
@@ -307,7 +307,7 @@ def _read_limit(tree: exp.Expression) -> NumberingQuery:
         plain.build_query(),
         function,
         number=number,
-        shown=False,
+        is_shown=False,
         partition=(),
         order=items,
         hidden=tuple(plain.hidden),

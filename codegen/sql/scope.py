@@ -40,7 +40,7 @@ class Scope:
         self.tables = {name.casefold() for name in tables}
         self.computed: dict[str, Computed] = {}
         self.by_name: dict[str, Computed] = {}
-        self.taken = set(schema.names)
+        self.names_in_use = set(schema.names)
 
     @property
     def types(self) -> Types:
@@ -79,13 +79,13 @@ class Scope:
             if pa.types.is_null(dtype):
                 raise UnsupportedExpressionError("NULL has no type; write CAST(NULL AS type).")
         # The alias of an item makes the readable name, unless a column has it.
-        free = preferred is not None and preferred not in self.taken
+        free = preferred is not None and preferred not in self.names_in_use
         base = preferred if preferred is not None and free else pretty(node)
         name, number = base, 2
         # Two expressions may have one readable name, such as `a + b` over columns that differ in case.
-        while name in self.taken:
+        while name in self.names_in_use:
             name, number = f"{base}_{number}", number + 1
-        self.taken.add(name)
+        self.names_in_use.add(name)
         self.computed[sql] = self.by_name[name] = Computed(name, sql, dtype)
         return name
 

@@ -69,11 +69,11 @@ class Rolling(Aligned):
         on = "processing time" if self.on is None else f"on=`{self.on}`"
         spans = zip(self.names, self.horizons, strict=True)
         # A name that says its length, as most do, is enough.
-        shown = [
+        texts = [
             name if _length(name) == ms else f"{name}={format_duration(ms)}" for name, ms in spans
         ]
         offset = f", offset={format_duration(self.offset)}" if self.offset else ""
-        return f"ROLLING({on}, step={format_duration(self.step)}, horizons=[{', '.join(shown)}]{offset})"
+        return f"ROLLING({on}, step={format_duration(self.step)}, horizons=[{', '.join(texts)}]{offset})"
 
 
 def _normalise_horizons(

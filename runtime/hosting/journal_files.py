@@ -56,15 +56,15 @@ class JournalFiles:
 
     def __init__(self, checkpoint: Path) -> None:
         self._root, self._log = checkpoint, checkpoint / PROGRESS_FILE
-        self._kept: list[str] = []
+        self._lines: list[str] = []
         self.before: dict[str, int] = {}
 
     def begin(self, run: str, about: Mapping[str, Any] | None) -> None:
         """Note the start of a run, by its id, and the plan of the query (None: it is not known)."""
         plan = self._root / PLAN_FILE
         with suppress(OSError):
-            self._kept = _lines(self._log)
-            self.before = last_total(self._kept)
+            self._lines = _lines(self._log)
+            self.before = last_total(self._lines)
             self.write({"start": _now(), "run": run})
             if about is None:
                 plan.unlink(missing_ok=True)
@@ -74,11 +74,11 @@ class JournalFiles:
     def write(self, entry: Mapping[str, Any]) -> None:
         """Add a line without secrets; once there are twice as many as are kept, the older half is left out."""
         line = json.dumps(entry, separators=(",", ":")) + "\n"
-        self._kept.append(line)
+        self._lines.append(line)
         with suppress(OSError):
-            if len(self._kept) >= 2 * KEPT:
-                self._kept = self._kept[-KEPT:]
-                replace_file(self._log, "".join(self._kept))
+            if len(self._lines) >= 2 * KEPT:
+                self._lines = self._lines[-KEPT:]
+                replace_file(self._log, "".join(self._lines))
                 return
             # Appended in one write: a reader meets whole lines, but perhaps for the last.
             descriptor = os.open(self._log, _APPEND, 0o644)

@@ -40,7 +40,7 @@ class LocalPhase:
         self._whole: LocalAggregator | None = None
         grouped = len(handler.spec().group_by)
         self._splits = bool(handler.VIEWS) or any(place >= grouped for place in keys)
-        self._kept: list[Rows] = []
+        self._first_rows: list[Rows] = []
         self._rows = self._tried = 0
         # Views cost more than they save if it comes to nothing: they are given less time.
         self._trial = _TRIAL_OF_VIEWS if self._handler.VIEWS else _TRIAL
@@ -51,7 +51,7 @@ class LocalPhase:
         if self._decided:
             self._aggregate((batch, kinds))
         else:
-            self._kept.append((batch, kinds))
+            self._first_rows.append((batch, kinds))
             self._rows += batch.num_rows
             if self._rows >= _WORTH_A_TRY:
                 self._try()
@@ -68,13 +68,13 @@ class LocalPhase:
     def remaining_rows(self) -> list[Rows]:
         # The rows are let go of at the same time: a task holds them once.
         """The rows that go on as they are."""
-        rows, self._kept = self._kept, []
+        rows, self._first_rows = self._first_rows, []
         return rows
 
     def _try(self) -> None:
         """Aggregate what is kept, as far as the trial goes; after it, the rest too, if it went well."""
         skipped = 0
-        for batch, kinds in list(self._kept):
+        for batch, kinds in list(self._first_rows):
             start = min(max(self._tried - skipped, 0), batch.num_rows)
             skipped += batch.num_rows
             while start < batch.num_rows and not self.given_up:
@@ -104,7 +104,7 @@ class LocalPhase:
         if self.given_up:
             self._whole, self._aggregators = None, {}
         else:
-            self._kept = []
+            self._first_rows = []
 
     def _all(self) -> list[LocalAggregator]:
         return [*([self._whole] if self._whole else []), *self._aggregators.values()]

@@ -43,10 +43,12 @@ OptionsT = TypeVar("OptionsT", bound=LakeOptions)
 
 
 def lake_options(
-    made: type[OptionsT], kind: str, given: Mapping[str, Any], needed: Mapping[str, str]
+    options_class: type[OptionsT], kind: str, values: Mapping[str, Any], needed: Mapping[str, str]
 ) -> OptionsT:
     """The options of a mapping; raises SpecError for one that nobody reads, that is missing, or that cannot be."""
-    options = read_options(made, kind, given, needed, {"form": FORMS, "existing": EXISTING})
+    options = read_options(
+        options_class, kind, values, needed, {"form": FORMS, "existing": EXISTING}
+    )
     if options.attempts < 1:
         raise SpecError(f"sink {kind}: attempts is {options.attempts}; it must be 1 at least")
     return options

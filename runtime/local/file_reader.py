@@ -153,7 +153,7 @@ def _messages(
         raise SpecError(f"{format}: key_separator is {separator!r}; it is a text, such as '|'")
     reader = MessageReader(format, scan, options, str(path), list(next(iter(parts.values()))))
     # Files of directories that are columns are read one by one, for each has its own values.
-    for files in [[file] for file in parts] if reader.given else [list(parts)]:
+    for files in [[file] for file in parts] if reader.directory_columns else [list(parts)]:
         # The decoder works on blocks (decision 057), which are small enough to stay in memory.
         for messages in read_blocks(files, separator, whole, _MESSAGES):
             yield reader.read(messages, parts[files[0]], files[0])

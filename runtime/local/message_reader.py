@@ -52,7 +52,7 @@ class MessageReader:
                     f"{format} has no option {name!r} in a harness, whose table says it"
                 )
         rows = _find_columns(kind, scan, options)
-        schema, self.given = split_columns(list(directories), rows, source)
+        schema, self.directory_columns = split_columns(list(directories), rows, source)
         keys = scan.key if by_key else None
         self._decoder = decoder(format, schema, keys, source=source, **options)
         # There is no side table in memory, so the messages are collected in a list.
@@ -77,7 +77,7 @@ class MessageReader:
         schema = self._scan.schema
         decoded = self._decoder.decode(messages)
         table = pa.table(decoded.columns, schema=self._decoder.columns)
-        if self.given and values is not None and file is not None:
+        if self.directory_columns and values is not None and file is not None:
             table = add_partitions(table, values, schema, file)
         # The column is one of the declared schema, and a format without partial images fills it with NULL.
         if ABSENT in schema.names and ABSENT not in table.column_names:

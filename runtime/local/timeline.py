@@ -104,12 +104,12 @@ class _Picture:
         since = recent[0].number if recent else 0
         every = self.story.keys
         # Without any recent row the keys are still drawn, with their windows.
-        self.shown = [key for key in every if any(row.key == key for row in recent)] or every
-        self.shown = self.shown[: timeline.keys]
-        self.rows = [row for row in recent if row.key in self.shown]
-        self.hidden = self._describe_hidden(len(every) - len(self.shown), since - 1)
+        self.keys = [key for key in every if any(row.key == key for row in recent)] or every
+        self.keys = self.keys[: timeline.keys]
+        self.rows = [row for row in recent if row.key in self.keys]
+        self.hidden = self._describe_hidden(len(every) - len(self.keys), since - 1)
         self.spans = [span for span in self.story.spans if self._is_drawn(span, since)]
-        widest = max((wide(key_text(key)) for key in self.shown), default=0)
+        widest = max((wide(key_text(key)) for key in self.keys), default=0)
         # Names of keys get a sixth of the picture at most, and are cut beyond that.
         self.left = _MARGIN + min(150.0, max(widest + 14, 54))
         self.axis = self._axis()
@@ -139,7 +139,7 @@ class _Picture:
         return "\n".join([*head, *parts, *legend, "</svg>", ""])
 
     def _is_drawn(self, span: Span, since: int) -> bool:
-        if span.key not in self.shown:
+        if span.key not in self.keys:
             return False
         # Windows of order have no times that could be compared with those of the rows.
         if since <= 1 or self.story.by_order or any(each.after >= since for each in span.firings):
@@ -172,7 +172,7 @@ class _Picture:
         """The keys, each over the next, and the ticks of their axis."""
         labelled = len(self.rows) <= _LABELLED_ROWS and any(row.label for row in self.rows)
         lanes = []
-        for key in self.shown:
+        for key in self.keys:
             rows = [row for row in self.rows if row.key == key]
             spans = [span for span in self.spans if span.key == key]
             lanes.append(

@@ -186,7 +186,7 @@ class Watch:
             trigger=_Watched(trigger, self),
             evictor=None if evictor is None else _WatchedEvictor(evictor, self),
         )
-        self.held: dict[Key, list[Row]] = defaultdict(list)
+        self.rows_by_key: dict[Key, list[Row]] = defaultdict(list)
         self.purged = False
         self.stays: list[list[bool]] = []
         self.row: Row | None = None
@@ -195,7 +195,7 @@ class Watch:
 
     def hold(self, row: Row) -> None:
         """A row comes to its window; with an evictor, a retraction takes an equal one away."""
-        self.row, rows_of_key = row, self.held[row.key]
+        self.row, rows_of_key = row, self.rows_by_key[row.key]
         if row.adds or self.windowing.evictor is None:
             rows_of_key.append(row)
             return
@@ -208,9 +208,13 @@ class Watch:
         """The rows that the firing of a key has just added up."""
         if key not in self.fired:
             # Each firing asks the evictor twice, in the order of the firings.
-            before, *after = self.stays[2 * len(self.fired) :][:2] or [[True] * len(self.held[key])]
-            self.added = _select_rows(self.held[key], before)
-            self.held[key] = _select_rows(self.added, after[0]) if after else list(self.added)
+            before, *after = self.stays[2 * len(self.fired) :][:2] or [
+                [True] * len(self.rows_by_key[key])
+            ]
+            self.added = _select_rows(self.rows_by_key[key], before)
+            self.rows_by_key[key] = (
+                _select_rows(self.added, after[0]) if after else list(self.added)
+            )
         self.fired.add(key)
         return tuple(row.number for row in self.added)
 
@@ -219,12 +223,12 @@ class Watch:
         key = None if self.row is None else self.row.key
         if key is not None and not self.fired and self.stays:
             # It fired, and what it emitted was the same.
-            self.held[key] = _select_rows(
-                _select_rows(self.held[key], self.stays[0]), self.stays[1]
+            self.rows_by_key[key] = _select_rows(
+                _select_rows(self.rows_by_key[key], self.stays[0]), self.stays[1]
             )
         if self.purged:
             # Without a row in this step, time did it, for all keys that fired.
-            self.held |= {each: [] for each in ({key} if key is not None else self.fired)}
+            self.rows_by_key |= {each: [] for each in ({key} if key is not None else self.fired)}
         self.purged, self.stays, self.row, self.fired = False, [], None, set()
 
 

@@ -30,7 +30,7 @@ class FunctionSource:
             plain
         )
         key = request.table.key
-        self._places = [request.asked.index(name) for name in key]
+        self._places = [request.key_columns.index(name) for name in key]
         self._threads: Threads | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 

@@ -25,13 +25,13 @@ class Request:
 
     name: str
     table: LookupTable
-    asked: tuple[str, ...]
+    key_columns: tuple[str, ...]
     read: pa.Schema
     pushed: Pushed = ()
 
     def format_key(self, key: Key) -> str:
         """A key in words, cut where it is long."""
-        pairs = zip(self.asked, key, strict=True)
+        pairs = zip(self.key_columns, key, strict=True)
         return ", ".join(f"{name}={_short(value)}" for name, value in pairs)
 
 

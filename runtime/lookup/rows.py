@@ -35,7 +35,7 @@ def shaped_row(request: Request, row: Any, key: Key | None) -> Sequence[Any]:
     names = request.read.names
     if isinstance(row, Mapping):
         # The key is known from the question; what the row says of it wins, and is compared later.
-        values_by_name = dict(zip(request.asked, key, strict=True)) if key is not None else {}
+        values_by_name = dict(zip(request.key_columns, key, strict=True)) if key is not None else {}
         values_by_name |= row
         missing = [name for name in names if name not in values_by_name]
         if missing:

@@ -58,9 +58,9 @@ class OpenTable:
         table = request.table
         self._source = SOURCES[type(table.source)](request)
         self._asking = table.asking
-        self._places = [request.read.names.index(name) for name in request.asked]
+        self._places = [request.read.names.index(name) for name in request.key_columns]
         # Unique only if all columns of the key are asked by: a part of a key may have several rows.
-        self._is_unique = bool(table.key) and set(table.key) <= set(request.asked)
+        self._is_unique = bool(table.key) and set(table.key) <= set(request.key_columns)
         cache_settings = table.cache
         self._partial = (
             Partial(cache_settings, self.times) if cache_settings.kind == "partial" else None
@@ -242,7 +242,7 @@ def open_table(request: Request) -> OpenTable:
         _open.clear()
         _process[:] = [os.getpid()]
     # The settings are a part of it: a hint may say others.
-    known = (request.table.identity, request.name, request.asked, tuple(request.read.names))
+    known = (request.table.identity, request.name, request.key_columns, tuple(request.read.names))
     known = (*known, request.pushed, request.table.asking)  # type: ignore[assignment]
     if known not in _open:
         _open[known] = OpenTable(request)

@@ -25,7 +25,7 @@ LINE = "\n  - "
 class CallChanges:
     """Calls as text: those that stay, that went, and that are new; reused: new calls under the name of an old one."""
 
-    kept: tuple[str, ...]
+    unchanged: tuple[str, ...]
     removed: tuple[str, ...]
     added: tuple[str, ...]
     reused: tuple[str, ...]
@@ -33,7 +33,7 @@ class CallChanges:
     @property
     def line(self) -> str:
         """The changes of the calls, in words."""
-        parts = (("kept", self.kept), ("removed", self.removed), ("added", self.added))
+        parts = (("kept", self.unchanged), ("removed", self.removed), ("added", self.added))
         return "; ".join(f"{word} {', '.join(calls)}" for word, calls in parts if calls)
 
 

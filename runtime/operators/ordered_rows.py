@@ -44,21 +44,21 @@ class OrderedRowsState(SortedState):
         directory: Path | None = None,
     ) -> None:
         self.every, self.fields = list(fields), list(fields)[:keys]
-        self.order, self.kept, self.keeps_debts = tuple(order), list(results), keeps_debts
+        self.order, self.result_fields, self.keeps_debts = tuple(order), list(results), keeps_debts
         self._numbers, self._row_numbers, self._compacts = numbers, row_numbers, compacts
         self._open(Arena(directory))
 
     @property
     def entries(self) -> dict[str, StoredEntries]:
         """The things of which a key may have several, by name."""
-        size = self.sorted.rows.text_bytes + (self.results.text_bytes if self.kept else 0)
+        size = self.sorted.rows.text_bytes + (self.results.text_bytes if self.result_fields else 0)
         return {"rows": StoredEntries(len(self.sorted), int(self.sorted.key.by_bytes), size)}
 
     @property
     def stores(self) -> Stores:
         return [
             self.sorted,
-            *([self.results] if self.kept else []),
+            *([self.results] if self.result_fields else []),
             *([] if self.debts is None else [self.debts]),
         ]
 
@@ -86,14 +86,14 @@ class OrderedRowsState(SortedState):
 
     def fit_rows(self) -> None:
         """Have room for what is kept by row, as many rows as there may be."""
-        for name in (*self._row_numbers, *(["values"] if self.kept else [])):
+        for name in (*self._row_numbers, *(["values"] if self.result_fields else [])):
             if len(self.row_number(name)) != self.sorted.rows.capacity:
                 self.arena.resize(name, self.sorted.rows.capacity)
 
     def free(self, ids: RowIdArray) -> None:
         """Forget rows that were removed, and the values that were emitted for them."""
         # Rows are freed and their ids used again: what is stored beside a row must not be there for the next one.
-        if self.kept and len(ids):
+        if self.result_fields and len(ids):
             # The store may have grown since, for rows whose values were never emitted.
             self.fit_rows()
             values = self.value_numbers[ids]
@@ -103,7 +103,7 @@ class OrderedRowsState(SortedState):
             self.row_number(name)[ids] = 0
         self.sorted.free(ids)
         self.fit_rows()
-        if self.kept and not len(self.sorted):
+        if self.result_fields and not len(self.sorted):
             self.results.shrink()
 
     def forget(self, slots: SlotArray) -> None:
@@ -129,7 +129,7 @@ class OrderedRowsState(SortedState):
     def check_restored(self, audit: Audit, used: Array) -> None:
         """Raise StateCorruptError unless the parts of a snapshot fit each other; used: uint8[slots], 1: in use."""
         self.sorted.check_restored(audit, used)
-        if self.kept:
+        if self.result_fields:
             self.results.check_restored(audit)
             audit.require_length(self.sorted.rows.capacity, "values", self.value_numbers)
             rows = np.flatnonzero(self.value_numbers)
@@ -148,8 +148,8 @@ class OrderedRowsState(SortedState):
         self.table = KeyTable(arena, self.pool, self.fields, ("written",))
         slots = self.table.capacity
         self.sorted = SortedRows(arena, self.pool, "rows", self.every, self.order, slots)
-        if self.kept:
-            self.results = RowStore(arena, "results", self.kept)
+        if self.result_fields:
+            self.results = RowStore(arena, "results", self.result_fields)
             arena.array("values", self.sorted.rows.capacity, "i8")
         for name in self._row_numbers:
             arena.array(name, self.sorted.rows.capacity, "i8")
@@ -178,7 +178,7 @@ class OrderedRowsState(SortedState):
         pool = Pool(arena)
         table, moved = self.table.copy_into(arena, pool)
         rows, places = self.sorted.copy_into(arena, pool, moved, table.capacity)
-        if self.kept:
+        if self.result_fields:
             # Rows and values both get new ids, each by a map of its own.
             _, numbers = self.results.copy_into(arena)
             values = arena.array("values", rows.rows.capacity, "i8")

@@ -105,7 +105,7 @@ class SlotState:
         if len(types) == 1 and plain and not self.spec.functions:
             # All strings that accumulators hold are then values of this one type.
             (dtype,) = types
-            audit.note_type(dtype, np.flatnonzero(audit.held))
+            audit.note_type(dtype, np.flatnonzero(audit.references))
 
     def flush_files(self) -> None:
         """Bring everything into the mapped files."""

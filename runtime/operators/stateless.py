@@ -81,7 +81,7 @@ def bare(node: Node) -> Node:
 def is_step(node: Node) -> bool:
     """Tell whether a node is a step that needs no lowering."""
     if isinstance(node, Lookup | LookupJoin):
-        return not node.asked.by_engine
+        return not node.question.by_engine
     return type(node) in _RUN and (not isinstance(node, Calc) or node.picked_columns is not None)
 
 

@@ -145,8 +145,8 @@ def analyze(
     phases, sources = Counter[str](), Counter[str]()
     for batch in noted.batches.values():
         phases.update({n: ms for n, ms in _numbers(batch.get("ms")) if n != _TOTAL})
-        found = batch.get("sources")
-        for each in found if isinstance(found, list) else ():
+        batch_sources = batch.get("sources")
+        for each in batch_sources if isinstance(batch_sources, list) else ():
             sources[str(each.get("name"))] += int(each.get("rows") or 0)
     weighed = weigh_checkpoint(checkpoint, trust=trust, spark=spark) if with_keys else []
     last = history.last

@@ -28,7 +28,7 @@ class BackgroundReads:
         # Two locks: `_one` is held as long as a reading goes on, and a request that only asks whether it is over must
         # not wait for it.
         self._one, self._lock = threading.Lock(), threading.Lock()
-        self._asked: dict[Hashable, Future[Any]] = {}
+        self._futures: dict[Hashable, Future[Any]] = {}
 
     def states(
         self, watched: Watched, operators: Mapping[str, OperatorProgress], *, links: bool
@@ -62,10 +62,10 @@ class BackgroundReads:
     def _answer(self, question: Hashable, read: Callable[[], Any]) -> Any:
         """Return the result of a reading, once; raises NotYet while it goes on, and what it raised."""
         with self._lock:
-            future = self._asked.get(question)
+            future = self._futures.get(question)
             if future is None:
                 self._make_room()
-                future = self._asked[question] = Future()
+                future = self._futures[question] = Future()
                 # A daemon: whoever ends the server does not wait for Spark.
                 reader = threading.Thread(target=self._read, args=(future, read), daemon=True)
                 reader.start()
@@ -77,17 +77,17 @@ class BackgroundReads:
             raise NotYet from None
         with self._lock:
             # An answer is given once, so that a reload reads the state of now.
-            self._asked.pop(question, None)
+            self._futures.pop(question, None)
         return future.result()
 
     def _make_room(self) -> None:
         """Forget an answer that nobody fetched; raises CheckpointError if too much is being read."""
-        if len(self._asked) < _QUESTIONS:
+        if len(self._futures) < _QUESTIONS:
             return
-        done = [question for question, future in self._asked.items() if future.done()]
+        done = [question for question, future in self._futures.items() if future.done()]
         if not done:
             raise CheckpointError("too much is being read at once; ask again later.")
-        del self._asked[done[0]]
+        del self._futures[done[0]]
 
     def _read(self, future: Future[Any], read: Callable[[], Any]) -> None:
         with self._one:

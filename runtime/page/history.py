@@ -112,7 +112,7 @@ def history_of(root: Path, now: float | None = None) -> History:
     # Engines delete old records, the query's log its older half: either may know batches that the other lacks.
     known = sorted(set(batches(plans)) | set(noted.batches))
     committed = set(batches(root / "commits"))
-    found = tuple(
+    entries = tuple(
         replace(
             _batch(root, plans / str(number), number in committed, noted.batches.get(number, {})),
             dropped=_find_dropped(noted.batches, number),
@@ -122,7 +122,7 @@ def history_of(root: Path, now: float | None = None) -> History:
     last = noted.batches[max(noted.batches)] if noted.batches else {}
     error = str(noted.run.get("error") or "")
     status = _status(noted, error, time.time() if now is None else now)
-    return History(found, status, error, _number(noted.run.get("start")), last, noted.unread)
+    return History(entries, status, error, _number(noted.run.get("start")), last, noted.unread)
 
 
 def _status(noted: Recorded, error: str, now: float) -> str:

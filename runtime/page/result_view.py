@@ -53,7 +53,7 @@ class Results:
 
     def __init__(self, kept_bytes: int = _KEPT_BYTES) -> None:
         self._kept_bytes = kept_bytes
-        self._kept: OrderedDict[tuple[Path, int, int, int], _Loaded] = OrderedDict()
+        self._loaded: OrderedDict[tuple[Path, int, int, int], _Loaded] = OrderedDict()
         self._lock = threading.Lock()
 
     def find(self, root: Path, find: str = "") -> ResultView:
@@ -90,7 +90,7 @@ class Results:
         # The sink writes a new file under the same name, so that one of these differs for each batch.
         name = file, status.st_mtime_ns, status.st_size, status.st_ino
         with self._lock:
-            loaded = self._kept.get(name)
+            loaded = self._loaded.get(name)
         # Read without the lock: a large table must not block the other pages.
         if loaded is None:
             stored, batch = read_stored_table(file)
@@ -105,12 +105,12 @@ class Results:
     def _keep(self, name: tuple[Path, int, int, int], loaded: _Loaded) -> None:
         """Keep a table in the place of what it was before, and drop the oldest ones for which there is no room."""
         with self._lock:
-            for other in [each for each in self._kept if each[0] == name[0]]:
-                del self._kept[other]
+            for other in [each for each in self._loaded if each[0] == name[0]]:
+                del self._loaded[other]
             if loaded.nbytes <= self._kept_bytes:
-                self._kept[name] = loaded
-            while sum(each.nbytes for each in self._kept.values()) > self._kept_bytes:
-                self._kept.popitem(last=False)
+                self._loaded[name] = loaded
+            while sum(each.nbytes for each in self._loaded.values()) > self._kept_bytes:
+                self._loaded.popitem(last=False)
 
 
 def list_rows(table: pa.Table) -> list[tuple[object, ...]]:

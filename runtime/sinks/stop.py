@@ -15,19 +15,19 @@ class Stop:
     """Says to the sinks of this process that the run is to stop."""
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
+        self._event = threading.Event()
         self._lock = threading.Lock()
         self._cancels: list[Callable[[], Any]] = []
 
     @property
     def is_asked(self) -> bool:
         """Tell whether the run is to stop."""
-        return self._asked.is_set()
+        return self._event.is_set()
 
     def ask(self) -> None:
         """Ask the sinks to stop, and cancel what they wait for in a database."""
         with self._lock:
-            self._asked.set()
+            self._event.set()
             cancels = list(self._cancels)
         for cancel in cancels:
             with suppress(Exception):
@@ -35,11 +35,11 @@ class Stop:
 
     def reset(self) -> None:
         """Begin another run."""
-        self._asked.clear()
+        self._event.clear()
 
     def wait(self, seconds: float) -> bool:
         """Wait for so long; True as soon as the run is to stop."""
-        return self._asked.wait(seconds)
+        return self._event.wait(seconds)
 
     @contextmanager
     def cancel_on_stop(

@@ -169,7 +169,7 @@ def _buckets() -> int:
 class _Flow:
     """The rows or keys that flow along a plan: those in the sample, and as many as there will be."""
 
-    seen: Mapping[str, int]
+    sampled: Mapping[str, int]
     whole: Mapping[str, int]
     by_rows: bool
     keys: Mapping[int | None, int]
@@ -202,7 +202,7 @@ class _Flow:
     ) -> tuple[float, float]:
         """(in the sample, in the whole) of what leaves a node; the operators of its inputs come first."""
         if isinstance(node, Scan):
-            return self.seen[node.table], self.whole[node.table]
+            return self.sampled[node.table], self.whole[node.table]
         pairs = zip(node.inputs, described["inputs"], strict=True)
         flows = [self._of(below, row_count, running, estimates) for below, row_count in pairs]
         sampled, whole = (sum(side) for side in zip(*flows, strict=True))

@@ -25,26 +25,26 @@ class Grown:
     ) -> None:
         self.operator, self.described, self.state = operator, described, described["state"]
         self.holdings = holdings_of(operator)
-        self.seen = self.holdings[0].keys
+        self.sampled_keys = self.holdings[0].keys
         self.factor, self.by_rows = factor, by_rows or keys is None
         self.keys = self._keys() if keys is None else keys
         # With a number of keys, everything else grows in proportion to them.
         if not self.by_rows:
-            self.factor = self.keys / max(1, self.seen)
+            self.factor = self.keys / max(1, self.sampled_keys)
 
     def estimate(self, buckets: int) -> OperatorEstimate:
         now, later = self._parts(grown=False), self._parts(grown=True)
         before, after = (sum(part.bytes for part in parts) for parts in (now, later))
         # The plain backend has no bytes of a key: its objects are measured by their snapshot alone.
         compiled = self.state["bytes_per_key"] is not None
-        ratio = after / max(1, before) if compiled else self.keys / max(1, self.seen)
+        ratio = after / max(1, before) if compiled else self.keys / max(1, self.sampled_keys)
         return OperatorEstimate(
             id=self.described["id"],
             node=self.described["node"],
             bounded_by=tuple(self.state["bounded_by"]),
             per=self.state.get("per", "key"),
             keys=self.keys,
-            keys_in_sample=self.seen,
+            keys_in_sample=self.sampled_keys,
             bytes=after if compiled else None,
             # A larger state has no smaller snapshot, even where the rounded estimate is.
             checkpoint_bytes=round(len(self.operator.snapshot()) * max(1.0, ratio)),
@@ -55,8 +55,8 @@ class Grown:
     def _keys(self) -> int:
         # A global aggregate has its one row however long it runs.
         if not self.described["keys"] and "per" not in self.state:
-            return self.seen
-        return round(_more(self.holdings[0].met, self.seen, self.factor))
+            return self.sampled_keys
+        return round(_more(self.holdings[0].met, self.sampled_keys, self.factor))
 
     def _parts(self, *, grown: bool) -> tuple[PartEstimate, ...]:
         """Estimate the parts of all states, in the sample or, if `grown`, later."""
@@ -68,7 +68,7 @@ class Grown:
         parts: list[PartEstimate] = []
         for place, holdings in enumerate(self.holdings):
             # Keys of the second state keep their ratio to those of the first.
-            scale = self.keys / max(1, self.seen) if grown else 1.0
+            scale = self.keys / max(1, self.sampled_keys) if grown else 1.0
             name, each = ("emitted", emitted) if place else ("keys", sum(by_key.values()))
             number = round(holdings.keys * scale)
             parts.append(PartEstimate(name, number, number * each))

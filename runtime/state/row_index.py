@@ -51,10 +51,10 @@ class RowIndexArrays(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """Facts about a block of rows before they are applied: their hashes; `seen` is only there to be written."""
+    """Facts about a block of rows before they are applied: their hashes; `prefetched` is only there to be written."""
 
     hashes: Array  # int64[BLOCK]
-    seen: Array  # int64[BLOCK]
+    prefetched: Array  # int64[BLOCK]
 
     @classmethod
     def new(cls) -> Ahead:
@@ -101,12 +101,12 @@ def look_ahead(
     for r in range(start, stop):
         ahead.hashes[r - start] = row_hash(batch, r, slots[r], index.identity)
     for j in range(stop - start):
-        ahead.seen[j] = index.table[home(ahead.hashes[j], cells)]
+        ahead.prefetched[j] = index.table[home(ahead.hashes[j], cells)]
     # The sum is read by nobody: written down, it keeps the compiler from leaving the loads out.
     for j in range(stop - start):
         # An empty cell names no row. Row 0 is read for it: a load that may be wasted costs less than a branch.
-        row = max(slot_in(ahead.seen[j]), 0)
-        ahead.seen[j] = rows.words[row, 0] + index.slot[row]
+        row = max(slot_in(ahead.prefetched[j]), 0)
+        ahead.prefetched[j] = rows.words[row, 0] + index.slot[row]
     return stop
 
 

@@ -113,7 +113,7 @@ class Arena:
         self._arrays: dict[str, Array] = {}
         self._files: dict[str, _File | None] = {}
         self._reserved: dict[str, mmap.mmap] = {}
-        self._made = 0
+        self._file_number = 0
         self._unchecked: set[str] = set()
         """The arrays that were read from outside, and have not been asked for by type yet."""
         if directory is None:
@@ -276,7 +276,7 @@ class Arena:
             file_words = file and file.name, identity, checksum
             arrays.append([name, array.dtype.str, array.shape, *file_words])
         rest = b"".join(small)
-        about = {"made": self._made, "arrays": arrays, "rest": zlib.crc32(rest)}
+        about = {"made": self._file_number, "arrays": arrays, "rest": zlib.crc32(rest)}
         return with_checksum(json.dumps(about)).encode() + rest
 
     def _reopen(self, directory: Path) -> None:
@@ -286,7 +286,7 @@ class Arena:
             listed = json.loads(without_checksum(line))
             if zlib.crc32(rest) != listed["rest"]:
                 raise ValueError("its checksum does not match")
-            self._made, offset = listed["made"], 0
+            self._file_number, offset = listed["made"], 0
             for name, dtype, shape, file, identity, checksum in listed["arrays"]:
                 if file is None:
                     array = np.zeros(shape, dtype)
@@ -313,9 +313,9 @@ class Arena:
         shape, kind = ((rows, columns) if columns else (rows,)), np.dtype(dtype)
         size = math.prod(shape) * kind.itemsize
         if self.directory is not None and size >= OWN_FILE:
-            path = self.directory / f"{name.replace('/', '_')}.{self._made}.bin"
+            path = self.directory / f"{name.replace('/', '_')}.{self._file_number}.bin"
             # A name of its own: the old file goes only when the new one is there.
-            self._made += 1
+            self._file_number += 1
             try:
                 inode = grow_file(path, 0, size)
                 array = map_file(path, kind, shape)

@@ -143,14 +143,14 @@ def _check_table(pool: PoolArrays, marks: Array) -> bool:
 class Audit:
     """The checks of one arena, and the references to its pool that they have met.
 
-    held: int64[ids], references by id of the pool. typed: by type of a column, uint8[ids], 1 for the ids that stand for
-    its values. Raises StateCorruptError if the pool itself is not right.
+    references: int64[ids], how many there are by id of the pool. typed: by type of a column, uint8[ids], 1 for the ids
+    that stand for its values. Raises StateCorruptError if the pool itself is not right.
     """
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self.typed: dict[pa.DataType, Array] = {}
-        self.held = np.zeros(len(pool.arrays.offset), np.int64)
+        self.references = np.zeros(len(pool.arrays.offset), np.int64)
         self._check_pool()
 
     def require(self, is_right: bool, name: str, what: str) -> None:
@@ -166,11 +166,13 @@ class Audit:
 
     def hold(self, name: str, words: Array) -> None:
         """Count references of a component to the pool (`words`: int64[n])."""
-        self.require(hold_words(words, self.held), name, "a string that the pool does not have")
+        self.require(
+            hold_words(words, self.references), name, "a string that the pool does not have"
+        )
 
     def note_type(self, dtype: pa.DataType, ids: Array) -> None:
         """Note that ids (int64[n]), which are the pool's, stand for values of a type."""
-        self.typed.setdefault(dtype, np.zeros(len(self.held), np.uint8))[ids] = 1
+        self.typed.setdefault(dtype, np.zeros(len(self.references), np.uint8))[ids] = 1
 
     def _check_pool(self) -> None:
         p = self.pool.arrays
@@ -188,8 +190,8 @@ class Audit:
     def finish(self) -> None:
         """Raise StateCorruptError if something refers to a string that is free, or will be while it is in use."""
         pool = self.pool.arrays
-        used = np.flatnonzero(self.held[1:]) + 1
-        known = (pool.length[used] >= 0) & (self.held[used] <= pool.refs[used])
+        used = np.flatnonzero(self.references[1:]) + 1
+        known = (pool.length[used] >= 0) & (self.references[used] <= pool.refs[used])
         self.require(bool(known.all()), "pool", "a string is referred to more often than it says")
 
 

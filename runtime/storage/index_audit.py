@@ -105,7 +105,7 @@ def check_key_index(index: KeyIndex, audit: Audit) -> None:
     audit.require(right, name, f"{live} keys of {high} do not fit into {len(a.used)}")
     halves = np.full(high, -1, np.int64)
     right = check_cells(a.table, live, high, halves)
-    right = right and _check_keys(a, index.pooled, audit.held, halves)
+    right = right and _check_keys(a, index.pooled, audit.references, halves)
     audit.require(right, name, "its table does not lead to its keys")
     right = check_chain(a.words, int(a.meta[FREE]), high - live, high, a.used)
     audit.require(right, name, "free places are not listed once")

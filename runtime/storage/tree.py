@@ -292,7 +292,9 @@ class TreeView:
         owners = np.zeros((int(tree.meta[LIVE]) if by_arrival else 0, 2), np.int64)
         marks, path = np.zeros(len(tree.heap), np.uint8), np.zeros((FRAMES, 2), np.int64)
         flags = pooled, by_bytes, by_arrival
-        right = check_blocks(tree, audit.pool.arrays, flags, audit.held, marks, path, owners=owners)
+        right = check_blocks(
+            tree, audit.pool.arrays, flags, audit.references, marks, path, owners=owners
+        )
         audit.require(right, name, "its blocks are no trees")
         audit.require(check_free(tree, marks), name, "its blocks lie in one another")
         return owners

@@ -306,7 +306,7 @@ class SequenceView:
         audit.require(_check_lists(view, marks), name, "its lists do not lead over its nodes once")
         audit.require(_check_pairs(view, marks), name, "its table does not lead to its values")
         if pooled:
-            right = _hold_nodes(view, audit.held, marks)
+            right = _hold_nodes(view, audit.references, marks)
             audit.require(right, name, "a string that the pool does not have")
 
     @property

@@ -130,14 +130,14 @@ def test_only_wanted_columns_are_read_of_files_on_the_disk(tmp_path: Path) -> No
     file.write_bytes(whole[:middle] + bytes(80) + whole[middle + 80 :])
     given: dict[str, Any] = {"path": str(file), "base": str(tmp_path), "schema": schema}
     given["changes"] = ("op",)
-    [(piece, change)] = read_parquet(file, **given, wanted=("v",))
+    [(piece, change)] = read_parquet(file, **given, read_names=("v",))
     assert (piece.to_pydict(), len(change or ())) == ({"v": list(range(5000))}, 5000)
     with pytest.raises(InputFormatError, match="cannot be read as Parquet"):
         list(read_parquet(file, **given))
     # But a column of the table has to be there.
     given["schema"] = schema.append(pa.field("x", pa.int64()))
     with pytest.raises(InputFormatError, match="the file lacks column 'x'"):
-        list(read_parquet(file, **given, wanted=("v",)))
+        list(read_parquet(file, **given, read_names=("v",)))
     file.unlink()
     with pytest.raises(InputFormatError, match="is not there any more"):
         list(read_parquet(file, **given))

@@ -161,7 +161,7 @@ def test_ranks_and_their_bounds_below_a_join() -> None:
         SELECT * FROM (SELECT k, ROW_NUMBER() OVER (PARTITION BY k ORDER BY n) AS r FROM a) x
         JOIN b ON x.k = b.k WHERE r <= 2"""
     nodes = walk(plan(sql).root)
-    assert [each.asked.end for each in nodes if isinstance(each, Rank)] == [2]
+    assert [each.bounds.end for each in nodes if isinstance(each, Rank)] == [2]
 
 
 def test_hints_say_how_long_a_side_is_kept() -> None:

@@ -38,7 +38,7 @@ class Clause(Protocol):
     builder: ClauseBuilder
     tree: Tree
     relations: Relations
-    taken: set[str]
+    names_in_use: set[str]
     correlated: list[exp.Expression]
     known: dict[tuple[str, bool], exp.Expression]
 

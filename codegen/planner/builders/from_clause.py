@@ -76,7 +76,7 @@ class FromClause:
         self, builder: ClauseBuilder, tree: exp.Select, outer: Clause | None = None
     ) -> None:
         self.builder, self.select, self.outer = builder, tree, outer
-        self.taken: set[str] = set() if outer is None else outer.taken
+        self.names_in_use: set[str] = set() if outer is None else outer.names_in_use
         self.correlated: list[exp.Expression] = []
         self.known: dict[tuple[str, bool], exp.Expression] = {}
         self._ttls = ttls_of(tree, _names_in(tree)) if tree.args.get("hint") else {}
@@ -137,16 +137,16 @@ class FromClause:
     def over(self, tree: Tree, relations: Relations) -> FromClause:
         """The clause above a part of the query: its rows, and the tables by which its columns are still known."""
         above = FromClause(self.builder, exp.select(), self.outer)
-        above.taken, above.tree, above.relations = self.taken, tree, relations
+        above.names_in_use, above.tree, above.relations = self.names_in_use, tree, relations
         return above
 
     def fresh(self, stem: str) -> str:
         """A new name for a column."""
         # Names are compared without regard to case, as columns are.
-        folded, number = {name.casefold() for name in self.taken}, 0
+        folded, number = {name.casefold() for name in self.names_in_use}, 0
         while f"${stem}{number}" in folded:
             number += 1
-        self.taken.add(f"${stem}{number}")
+        self.names_in_use.add(f"${stem}{number}")
         return f"${stem}{number}"
 
     def rewrite_query(self) -> exp.Select:
@@ -227,7 +227,7 @@ class FromClause:
     def _name_apart(self, own_names: list[str], names: set[str]) -> dict[str, str]:
         """Names for columns that no other table's have, by their own; names: those of their table."""
         columns: dict[str, str] = {}
-        folded = {name.casefold() for name in self.taken}
+        folded = {name.casefold() for name in self.names_in_use}
         # Of several names of a table the shortest makes the shortest columns.
         table = min(names, key=len, default="")
         for name in own_names:
@@ -237,7 +237,7 @@ class FromClause:
                 number += 1
             folded.add(own.casefold())
             columns[name] = own
-        self.taken |= set(columns.values())
+        self.names_in_use |= set(columns.values())
         return columns
 
     def _join(self, left: Tree, relations: Relations, join: exp.Join) -> tuple[Tree, Relations]:

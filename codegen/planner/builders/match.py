@@ -100,7 +100,7 @@ class _Planner:
             measures.measures,
             pattern=" ".join(self.call.args["pattern"].name.split()),
             dialect=self.builder.dialect,
-            shown=columns,
+            row_columns=columns,
             by=by,
             corrects=corrects,
         )
@@ -284,7 +284,7 @@ class _Planner:
     ) -> Node:
         """The columns of the result: the key, for all rows those of the order, the items, and the other columns."""
         ordered = [each.column for each in node.order]
-        columns = node.shown or ()
+        columns = node.row_columns or ()
         before = [*node.partition, *(name for name in ordered if name in columns)]
         after = [name for name in columns if name not in before]
         scope = Scope(node.schema, self.builder.dialect, set())

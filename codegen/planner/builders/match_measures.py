@@ -32,12 +32,12 @@ class MeasureBuilder:
 
     def __init__(self, scope: Scope, names: PatternNames, time: str) -> None:
         self.scope, self.names, self.time = scope, names, time
-        self.found: dict[MatchMeasure, str] = {}
+        self.measure_names: dict[MatchMeasure, str] = {}
 
     @property
     def measures(self) -> tuple[MatchMeasure, ...]:
         """The values that items are made of, under their names."""
-        return tuple(replace(measure, name=name) for measure, name in self.found.items())
+        return tuple(replace(measure, name=name) for measure, name in self.measure_names.items())
 
     def expression(self, node: exp.Expression, *, final: bool) -> exp.Expression:
         """An item as an expression over the values; raises SqlError and its kin."""
@@ -106,5 +106,5 @@ class MeasureBuilder:
 
     def _note(self, measure: MatchMeasure) -> exp.Expression:
         # Equal values of several items are computed once.
-        name = self.found.setdefault(measure, f"$measure {len(self.found)}")
+        name = self.measure_names.setdefault(measure, f"$measure {len(self.measure_names)}")
         return make_column(name)

@@ -47,7 +47,7 @@ def plan_numbering(builder: NumberingBuilder, query: NumberingQuery) -> Node:
     every = list(rows.schema.names)
     visible = [name for name in every if name not in query.hidden]
     # A number with a name of its own in the query is added here, and is not among what the source gives.
-    inputs = [name for name in every if name != query.number or not query.shown]
+    inputs = [name for name in every if name != query.number or not query.is_shown]
     order = tuple(
         SortItem(_column(scope, each.column), each.descending, each.nulls_first)
         for each in query.order

@@ -101,5 +101,5 @@ def _with_time(rows: Node, clock: str) -> tuple[Node, tuple[SortItem, ...]]:
     """Rows with a column for the time at which each is seen, and the order by it."""
     name = f"{mark(rows.schema)}seen"
     # A column of NULLs, which the operator fills with the time at which it sees the row.
-    seen = Computed(name, NO_TIME, rows.schema.field(clock).type)
-    return compute_columns(rows, [seen]), (SortItem(name),)
+    column = Computed(name, NO_TIME, rows.schema.field(clock).type)
+    return compute_columns(rows, [column]), (SortItem(name),)

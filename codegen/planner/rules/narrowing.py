@@ -129,7 +129,7 @@ def _reader(root: Node, above: Node, names: Sequence[str]) -> str:
         reads = any(set(names) & set(below.schema.names) for below in node.inputs)
         if reads and not isinstance(node, Calc | Union):
             title, lists = node.title
-            shown = next(
+            details = next(
                 (
                     f"({what}=[{', '.join(texts)}])"
                     for what, texts in lists.items()
@@ -137,5 +137,5 @@ def _reader(root: Node, above: Node, names: Sequence[str]) -> str:
                 ),
                 "",
             )
-            return node.name if isinstance(node, Stateful) else title + shown
+            return node.name if isinstance(node, Stateful) else title + details
     return "an expression"

@@ -23,7 +23,7 @@ def _set_window(node: Rank) -> Rank:
         id(node_below): node_below for node_below, _ in origins.values() if node_below is not None
     }
     # Rows of two windows in one rank have no end in common, after which its state could be dropped.
-    if len(below) != 1 or node.asked.is_open or node.asked.end_column is not None:
+    if len(below) != 1 or node.bounds.is_open or node.bounds.end_column is not None:
         return node
     (windows,) = below.values()
     assigner = windows.assigner if isinstance(windows, WindowTable) else windows.windowing.assigner

@@ -31,7 +31,7 @@ class DatabaseSource:
 
     def ask(self, keys: Sequence[Key]) -> list[Outcome]:
         # Databases limit the parameters of a statement, not the keys: a key of several columns takes several.
-        size = max(1, self._database.chunk // len(self._request.asked))
+        size = max(1, self._database.chunk // len(self._request.key_columns))
         outcomes: list[Outcome] = []
         for start in range(0, len(keys), size):
             some = keys[start : start + size]
@@ -61,7 +61,7 @@ class DatabaseSource:
 
     def _chunk(self, keys: Sequence[Key]) -> list[Outcome]:
         """The rows of some keys, distinguished by their values in the columns of the question."""
-        key_names = self._request.asked
+        key_names = self._request.key_columns
         values: list[Any] = []
         if len(key_names) == 1:
             marks = ", ".join("?" for _ in keys)
@@ -83,7 +83,7 @@ class DatabaseSource:
     def _key(self, row: dict[str, Any]) -> Key:
         """A row's key as keys come from Arrow; raises where it is of another type."""
         values = []
-        for name in self._request.asked:
+        for name in self._request.key_columns:
             kind = self._request.read.field(name).type
             try:
                 values.append(pa.array([row[name]], kind)[0].as_py())

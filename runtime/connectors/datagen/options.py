@@ -58,16 +58,16 @@ class ColumnRule:
 
     path: str
     where: str
-    given: Mapping[str, str]
+    options: Mapping[str, str]
 
     @property
     def is_sequence(self) -> bool:
         """True if the column counts."""
-        return self.given.get("kind") == "sequence"
+        return self.options.get("kind") == "sequence"
 
     def number(self, name: str, otherwise: Any, kind: type = int) -> Any:
         """The value of an option as a number; raises SpecError."""
-        text = self.given.get(name)
+        text = self.options.get(name)
         if text is None:
             return otherwise
         try:
@@ -85,7 +85,7 @@ class ColumnRule:
     @property
     def has_any_length(self) -> bool:
         """True if texts are of any length up to the one that is said; raises SpecError."""
-        text = self.given.get("var-len", "false").lower()
+        text = self.options.get("var-len", "false").lower()
         if text not in ("true", "false"):
             raise self.wrong("var-len", "it must be true or false")
         return text == "true"
@@ -93,7 +93,7 @@ class ColumnRule:
     @property
     def past(self) -> int:
         """The milliseconds by which a time may lie before now; raises SpecError."""
-        text = self.given.get("max-past", "0 s")
+        text = self.options.get("max-past", "0 s")
         try:
             return milliseconds(f"fields.{self.path}.max-past", text)
         except AggloomError as error:
@@ -102,5 +102,5 @@ class ColumnRule:
     def wrong(self, name: str, fix: str) -> SpecError:
         """The error of an option."""
         return SpecError(
-            f"{self.where}: 'fields.{self.path}.{name}' is {self.given.get(name)!r}; {fix}"
+            f"{self.where}: 'fields.{self.path}.{name}' is {self.options.get(name)!r}; {fix}"
         )

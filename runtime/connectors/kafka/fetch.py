@@ -141,8 +141,8 @@ class MessageFetcher:
         heard = time.monotonic()
         while left:
             # The client waits until it has as many as it is asked for: no more than the ranges have.
-            asked = left[:1] if is_alone else left
-            most = sum(part.end - part.next for part in asked if not part.is_done)
+            assigned_parts = left[:1] if is_alone else left
+            most = sum(part.end - part.next for part in assigned_parts if not part.is_done)
             pieces = self._client.consume(min(AT_ONCE, most), _WAIT_SECONDS)
             if pieces:
                 heard = time.monotonic()

@@ -49,7 +49,7 @@ class OffsetPlanner:
         self._is_strict = source.lost_data == "error"
         self._broker = TopicBroker(source, where)
         self._facts: dict[str, TopicFacts] = {}
-        self._asked = -math.inf
+        self._refreshed_at = -math.inf
         self._stops_at: Offsets | None = None
         self.last: Offsets = {}
         self._has_waited = False
@@ -72,7 +72,7 @@ class OffsetPlanner:
 
         ids: of the topics as they were read before.
         """
-        if time.monotonic() - self._asked >= _ASK_SECONDS:
+        if time.monotonic() - self._refreshed_at >= _ASK_SECONDS:
             self._refresh_facts()
             self.check_ids(ids)
         places = self._places
@@ -113,7 +113,7 @@ class OffsetPlanner:
             # A broker that has just come back may not know all of its topics.
             time.sleep(_GONE_SECONDS / 20)
             self._facts = self._broker.topics()
-        self._asked = time.monotonic()
+        self._refreshed_at = time.monotonic()
         if self._source.pattern or not self._is_strict:
             return
         for name in self._source.topics:

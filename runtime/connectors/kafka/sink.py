@@ -86,19 +86,19 @@ class KafkaSink:
         """The keys and values that say what a batch does."""
         key, names = self.key, rows.column_names
         options = self.options
-        made = make_encoding(options.format, rows.schema, key, options.topic, options.registry)
+        encoding = make_encoding(options.format, rows.schema, key, options.topic, options.registry)
         if options.format in UPSERTS:
             assert key is not None
             ordered = has_old_rows(kinds) if self.has_old_rows is None else self.has_old_rows
             for net in net_by_key(rows, kinds, key, ordered, self._where):
-                yield made.key(net.key), None if net.row is None else made.row(net.row)
+                yield encoding.key(net.key), None if net.row is None else encoding.row(net.row)
             return
         places = [names.index(name) for name in key or ()]
         columns = [column.to_pylist() for column in rows.columns]
         values = zip(*columns, strict=True) if columns else iter([()] * rows.num_rows)
         for row, kind, gone in zip(values, kinds, is_retraction(kinds), strict=True):
-            about = made.key([row[place] for place in places]) if key is not None else None
-            yield about, made.change(row, int(kind), bool(gone))
+            about = encoding.key([row[place] for place in places]) if key is not None else None
+            yield about, encoding.change(row, int(kind), bool(gone))
 
     def _transaction(
         self, messages: list[Message], batch: int, checkpoint: str, before: int
@@ -183,11 +183,13 @@ class KafkaSink:
 
     def _last(self, group: Any) -> tuple[int, str] | None:
         """The number and the digest of the batch that this checkpoint wrote last."""
-        asked = [_client().TopicPartition(self.options.topic, 0)]
-        (found,) = group.committed(asked, timeout=self.options.timeout)
-        if found.error is not None:
-            raise _client().KafkaException(found.error)
-        return None if found.offset < 0 else (found.offset - 1, str(found.metadata or ""))
+        partitions = [_client().TopicPartition(self.options.topic, 0)]
+        (partition,) = group.committed(partitions, timeout=self.options.timeout)
+        if partition.error is not None:
+            raise _client().KafkaException(partition.error)
+        return (
+            None if partition.offset < 0 else (partition.offset - 1, str(partition.metadata or ""))
+        )
 
     def _begin(self, group: Any) -> None:
         """Note that a checkpoint writes to the topic, of which no batch is there yet."""
@@ -271,9 +273,9 @@ class KafkaSink:
         if not options.create:
             raise SinkError(f"{self._where}: there is no such topic; make it, or pass create=true")
         config = {"cleanup.policy": "compact"} if options.needs_key else {}
-        made = admin.create_topics([NewTopic(name, options.partitions, -1, config=config)])
+        futures = admin.create_topics([NewTopic(name, options.partitions, -1, config=config)])
         try:
-            made[name].result(options.timeout)
+            futures[name].result(options.timeout)
         except _client().KafkaException as error:
             # Somebody else may just have made it.
             if error.args[0].name() != "TOPIC_ALREADY_EXISTS":

@@ -67,7 +67,7 @@ class JoinOutput:
 
     def __init__(self, settings: OutputSettings, state: Stored) -> None:
         self.settings, self.state = settings, state
-        self._shown = self._places(settings.columns)
+        self._column_places = self._places(settings.columns)
         key = settings.output_key
         self._key = None if key is None else self._places(key)
 
@@ -86,7 +86,7 @@ class JoinOutput:
             rows = self.cancel_rows(rows)
             partner = self._partners(rows)
         else:
-            same = (partner >= 0) & ~self._differ(self._shown, rows, partner)
+            same = (partner >= 0) & ~self._differ(self._column_places, rows, partner)
             if same.any():
                 # The places of the partners among the remaining rows.
                 places = np.cumsum(~same) - 1
@@ -109,7 +109,7 @@ class JoinOutput:
             ids = tuple(np.repeat(each, times) for each in ids)
             kinds = np.repeat(kinds, times)
         column_of: dict[str, pa.Array] = {}
-        for side, places, own in zip(self.state.sides, self._shown, ids, strict=True):
+        for side, places, own in zip(self.state.sides, self._column_places, ids, strict=True):
             names = [side.fields[place].name for place in places]
             column_of |= zip(names, side.bag.rows.gather_columns(own, places), strict=True)
         arrays = [column_of[name] for name in self.settings.columns]
@@ -121,7 +121,7 @@ class JoinOutput:
         """Return the rows whose insertions and deletions do not cancel, with their net weights."""
         if not len(rows.weight) or rows.weight.max() < 0:
             return rows
-        groups, firsts = self._number_rows(rows, self._shown)
+        groups, firsts = self._number_rows(rows, self._column_places)
         total = np.zeros(len(firsts), np.int64)
         add_up(groups, rows.weight, total)
         there = total != 0

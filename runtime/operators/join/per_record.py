@@ -54,7 +54,7 @@ class _Step(NamedTuple):
     kinds: Kinds
     back: Array  # bool[changes]
     changes: Array  # int64[changes]
-    shown: Array  # int64[changes]
+    rows: Array  # int64[changes]
 
 
 class _Matches(NamedTuple):
@@ -208,7 +208,7 @@ class OneByOne:
             kind = np.where(back, DELETE, INSERT)
         elif other.settings.alone:
             kind = np.where(back, kind, INSERT)
-        emitted, stored = step.changes[met.here], step.shown[met.here]
+        emitted, stored = step.changes[met.here], step.rows[met.here]
         self._tell(
             step.which, emitted, _JOINED, mine=stored, others=met.there, kinds=kind, times=met.times
         )
@@ -216,7 +216,7 @@ class OneByOne:
     def _alone(self, step: _Step, kinds: Array, leaves: Array, phase: int = _JOINED) -> None:
         if self.state.sides[step.which].settings.alone:
             pad = np.full(int(leaves.sum()), -1, np.int64)
-            emitted, stored = step.changes[leaves], step.shown[leaves]
+            emitted, stored = step.changes[leaves], step.rows[leaves]
             # `pad` is -1 everywhere, and so `-pad` once for each row.
             self._tell(
                 step.which, emitted, phase, mine=stored, others=pad, kinds=kinds[leaves], times=-pad

@@ -50,13 +50,15 @@ def prepare_lookup(node: Lookup | LookupJoin, zone: str) -> Lookup | LookupJoin:
 
     Raises SpecError for options that the table's files do not have.
     """
-    return replace(node, asked=replace(node.asked, table=prepare_table(node.asked.table, zone)))
+    return replace(
+        node, question=replace(node.question, table=prepare_table(node.question.table, zone))
+    )
 
 
 def join_answers(node: LookupJoin, rows: Rows) -> Rows:
     """Each row with each of its answers; all rows are insertions, and what stands for their kinds goes along."""
     batch, kinds = rows
-    pairs = pair_answers(node.asked, batch, np.ones(batch.num_rows, np.bool_))
+    pairs = pair_answers(node.question, batch, np.ones(batch.num_rows, np.bool_))
     return combine_columns(node, batch, pairs), kinds[pairs.rows]
 
 
@@ -69,7 +71,7 @@ def combine_columns(node: LookupJoin, batch: pa.RecordBatch, pairs: AnswerPairs)
 def attach_lists(node: Lookup, rows: Rows) -> Rows:
     """Each row with the list of its answers; rows that are retracted have none."""
     batch, kinds = rows
-    pairs = pair_answers(node.asked, batch, ~is_retraction(kinds))
+    pairs = pair_answers(node.question, batch, ~is_retraction(kinds))
     return with_lists(node, batch, pairs), kinds
 
 

@@ -263,11 +263,11 @@ class CorrectingMatchOperator(MatchOperator):
         # The searches before a known place have looked no further than is noted there.
         ends = np.where(every.met, place + marks, _FAR)
         opens = np.searchsorted(touched.numbers, np.arange(len(place)))
-        seen = np.arange(len(touched.ids)) - opens[touched.numbers] < ends[touched.numbers]
+        in_reach = np.arange(len(touched.ids)) - opens[touched.numbers] < ends[touched.numbers]
         was = self._stretches(
             touched.slots,
-            touched.numbers[seen],
-            touched.ids[seen],
+            touched.numbers[in_reach],
+            touched.ids[in_reach],
             touched.starts - touched.floors,
             self._judged,
         )

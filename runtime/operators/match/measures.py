@@ -36,25 +36,25 @@ class MatchedRows:
 
     @classmethod
     def of(
-        cls, batch: pa.RecordBatch, found: Matches, starts: Array, *, all_rows: bool
+        cls, batch: pa.RecordBatch, matches: Matches, starts: Array, *, all_rows: bool
     ) -> MatchedRows:
         """The rows of matches; starts: by key its first row (int64[keys]). all_rows: each is a row of the result."""
-        ends = np.cumsum(found.sizes)
-        opens = ends - found.sizes
-        matches = np.repeat(np.arange(len(found.sizes)), found.sizes)
+        ends = np.cumsum(matches.sizes)
+        opens = ends - matches.sizes
+        match_of_row = np.repeat(np.arange(len(matches.sizes)), matches.sizes)
         # The rows of a match stand side by side in the batch, so the first of them and a distance name each.
-        rows = found.firsts[matches] + np.arange(len(matches)) - opens[matches]
-        of_result = matches if all_rows else np.arange(len(found.sizes))
+        rows = matches.firsts[match_of_row] + np.arange(len(match_of_row)) - opens[match_of_row]
+        of_result = match_of_row if all_rows else np.arange(len(matches.sizes))
         last = ends[of_result] - 1
         return cls(
             batch,
             rows,
-            matches,
-            found.classes,
+            match_of_row,
+            matches.classes,
             firsts=opens[of_result],
-            lasts=np.arange(len(matches)) if all_rows else last,
+            lasts=np.arange(len(match_of_row)) if all_rows else last,
             ends=last,
-            floors=starts[found.keys[of_result]],
+            floors=starts[matches.keys[of_result]],
         )
 
     def belongs(self, variables: tuple[int, ...]) -> Array:
@@ -71,14 +71,14 @@ class MatchedRows:
         # By place the number of such rows before it: two of these bound the rows of any range.
         before = np.r_[0, np.cumsum(flags)]
         least, most = before[self.firsts], before[lasts + 1]
-        wanted = least + measure.offset
+        positions = least + measure.offset
         if measure.function == "LAST":
-            wanted = most - 1 - measure.offset
-        there = (wanted >= least) & (wanted < most)
-        found = np.full(len(lasts), -1)
+            positions = most - 1 - measure.offset
+        there = (positions >= least) & (positions < most)
+        rows = np.full(len(lasts), -1)
         # PREV may leave the match, backwards, and must not reach the rows of another key.
-        found[there] = self.rows[places[wanted[there]]] - measure.back
-        return np.where(there & (found >= self.floors), found, -1)
+        rows[there] = self.rows[places[positions[there]]] - measure.back
+        return np.where(there & (rows >= self.floors), rows, -1)
 
 
 def measure_columns(
@@ -110,8 +110,8 @@ def measure_columns(
         else:
             aggregates.append(number)
     if aggregates:
-        found = _add_up(settings, handler, matched, aggregates, place)
-        for number, column in zip(aggregates, found, strict=True):
+        results = _add_up(settings, handler, matched, aggregates, place)
+        for number, column in zip(aggregates, results, strict=True):
             columns[number] = column
     return columns
 
@@ -132,10 +132,10 @@ def _add_up(
     for final in {settings.measures[number].final for number in aggregates}:
         lasts = matched.ends if final else matched.lasts
         lines = (matched.matches[matched.firsts], matched.firsts, lasts + 1)
-        found = slide(handler, batch, count, lines, fields, place)
+        results = slide(handler, batch, count, lines, fields, place)
         for position, number in enumerate(aggregates):
             if settings.measures[number].final == final:
-                columns[position] = found[position]
+                columns[position] = results[position]
     return columns
 
 

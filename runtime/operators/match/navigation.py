@@ -86,11 +86,11 @@ def first_row(start: int, row: int, offset: int) -> int:
 
 def last_mapped(run: Run, start: int, variable: int, offset: int) -> int:
     """Among the rows of a variable the one `offset` before the last."""
-    found = run.latest[variable]
-    while offset > 0 and found >= 0:
-        found = run.before[found - start]
+    row = run.latest[variable]
+    while offset > 0 and row >= 0:
+        row = run.before[row - start]
         offset -= 1
-    return found
+    return row
 
 
 def first_mapped(run: Run, start: int, row: int, variable: int, offset: int) -> int:
@@ -146,8 +146,8 @@ def divide(left: float, right: float) -> float:
 
 def whole_quotient(total: int, count: int) -> int:
     """A quotient without its fraction."""
-    found = abs(total) // count
-    return found if total >= 0 else -found
+    quotient = abs(total) // count
+    return quotient if total >= 0 else -quotient
 
 
 def add(left: int, right: int, bits: int) -> int:

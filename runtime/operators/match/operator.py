@@ -125,9 +125,9 @@ class MatchOperator(TimedRowsOperator):
         floors = self._floors(passed)
         numbers, ids = state.sorted.collect_between(slots, floors, state.sorted.sizes(slots)[0])
         rows = self._stretches(slots, numbers, ids, passed - floors, self._now)
-        found = self._search(rows)
-        changes = self._match_rows(rows, found, state.number("matches")[slots])
-        np.add.at(state.number("matches"), slots[found.keys], 1)
+        matches = self._search(rows)
+        changes = self._match_rows(rows, matches, state.number("matches")[slots])
+        np.add.at(state.number("matches"), slots[matches.keys], 1)
         self._note_progress(rows, floors)
         return changes
 
@@ -201,30 +201,31 @@ class MatchOperator(TimedRowsOperator):
         """The matches in rows; where each key's search goes on is noted in its stretches."""
         return search_rows(self._matcher, rows.batch, rows.stretches)
 
-    def _match_rows(self, rows: SortedStretches, found: Matches, before: NumberArray) -> Rows:
+    def _match_rows(self, rows: SortedStretches, matches: Matches, before: NumberArray) -> Rows:
         """The rows of the result of some matches; before: by key how many there were (int64[keys])."""
-        count = len(found.keys)
+        count = len(matches.keys)
         if not count:
             return no_rows(self.schema)
         spec, state = self.spec, self.state
         # Matches are numbered by key, from where the last search of the key has ended.
-        opens = np.r_[True, found.keys[1:] != found.keys[:-1]]
+        opens = np.r_[True, matches.keys[1:] != matches.keys[:-1]]
         first = np.maximum.accumulate(np.where(opens, np.arange(count), 0))
-        numbers = before[found.keys] + np.arange(count) - first + 1
+        numbers = before[matches.keys] + np.arange(count) - first + 1
         all_rows = spec.shown is not None
-        matched = MatchedRows.of(rows.batch, found, rows.stretches.starts, all_rows=all_rows)
+        matched = MatchedRows.of(rows.batch, matches, rows.stretches.starts, all_rows=all_rows)
         results = matched.matches if all_rows else np.arange(count)
 
         def place(match: int) -> str:
-            return state.table.place(int(rows.slots[found.keys[match]]))
+            return state.table.place(int(rows.slots[matches.keys[match]]))
 
         measures = measure_columns(spec, self._handler, matched, numbers[results], place)
-        shown = pa.array(matched.rows[matched.lasts])
+        row_places = pa.array(matched.rows[matched.lasts])
         plain = [
-            rows.batch.column(at).take(shown) for at in (*range(spec.keys), *(spec.shown or ()))
+            rows.batch.column(at).take(row_places)
+            for at in (*range(spec.keys), *(spec.shown or ()))
         ]
         whole = pa.RecordBatch.from_arrays([*plain, *measures], schema=self.schema)
-        lasts = found.firsts + found.sizes - 1
+        lasts = matches.firsts + matches.sizes - 1
         arrivals = state.sorted.arrays.arrival[rows.ids[lasts]]
         # Across keys: by the times of last rows, then by arrival, so that the order does not depend on slots.
         rank = np.empty(count, np.int64)

@@ -48,28 +48,28 @@ def search_rows(matcher: Any, rows: pa.RecordBatch, stretches: KeyStretches) -> 
     ]
     cells = rows.num_rows * matcher.STATES if matcher.IS_LOCAL else 0
     dead = np.zeros(cells if cells <= _MOST_CELLS else 0, np.int64)
-    found = _make_room(Found(*(np.zeros(each, np.int64) for each in (0, 0, 0, 0, 3))))
+    room = _make_room(Found(*(np.zeros(each, np.int64) for each in (0, 0, 0, 0, 3))))
     while not matcher.find_matches(
-        columns, run, matcher.Totals(*own(totals), longest), dead, stretches, found
+        columns, run, matcher.Totals(*own(totals), longest), dead, stretches, room
     ):
-        found = _make_room(found, longest)
-    _, matches, used = found.counts
+        room = _make_room(room, longest)
+    _, matches, used = room.counts
     return Matches(
-        found.keys[:matches], found.firsts[:matches], found.sizes[:matches], found.classes[:used]
+        room.keys[:matches], room.firsts[:matches], room.sizes[:matches], room.classes[:used]
     )
 
 
-def _make_room(found: Found, longest: int = 0) -> Found:
+def _make_room(room: Found, longest: int = 0) -> Found:
     """The same matches with room for more, at least for one as long as the rows of a key."""
-    matches = max(2 * len(found.keys), _ROOM)
-    rows = max(2 * len(found.classes), _ROOM, len(found.classes) + longest)
+    matches = max(2 * len(room.keys), _ROOM)
+    rows = max(2 * len(room.classes), _ROOM, len(room.classes) + longest)
     grown = [
         np.resize(array, matches) if len(array) else np.zeros(matches, np.int64)
-        for array in found[:3]
+        for array in room[:3]
     ]
     classes = np.zeros(rows, np.int64)
-    classes[: len(found.classes)] = found.classes
-    return Found(grown[0], grown[1], grown[2], classes, found.counts)
+    classes[: len(room.classes)] = room.classes
+    return Found(grown[0], grown[1], grown[2], classes, room.counts)
 
 
 def _as_lists(arrays: list[Array]) -> list[list[Any]]:
@@ -102,9 +102,9 @@ def _rank_values(columns: list[pa.Array]) -> list[Array]:
     ranks: list[Array] = [np.zeros(0, np.int64)] * len(columns)
     for numbers in by_type.values():
         whole = pa.concat_arrays([columns[number] for number in numbers])
-        found = _ranks(whole)
+        joint_ranks = _ranks(whole)
         ends = np.cumsum([len(columns[number]) for number in numbers])
-        for number, part in zip(numbers, np.split(found, ends[:-1]), strict=True):
+        for number, part in zip(numbers, np.split(joint_ranks, ends[:-1]), strict=True):
             ranks[number] = part
     return ranks
 

@@ -44,7 +44,11 @@ class MatchSpec(MatchSettings, TimedRowsSpec[MatchRows]):
             ),
             fields=node.results,
             spec=node.spec,
-            shown=None if node.shown is None else tuple(names.index(name) for name in node.shown),
+            shown=(
+                None
+                if node.row_columns is None
+                else tuple(names.index(name) for name in node.row_columns)
+            ),
             by=node.by,
             zone=options.local_time_zone,
             state_ttl_ms=options.state_ttl,

@@ -104,8 +104,8 @@ class Standing:
     def group_starts(self, offset: int) -> Array:
         """The position of the first row of the sort key that comes so many after each one's own; there may be none."""
         keys = self.dense + max(-_FARTHEST, min(_FARTHEST, offset))
-        found = self.rows.key_starts(self.slots, np.maximum(keys, 0))
-        return np.where(keys < 0, 0, found)
+        starts = self.rows.key_starts(self.slots, np.maximum(keys, 0))
+        return np.where(keys < 0, 0, starts)
 
     def at(self, distance: str, *, equals: bool) -> Array:
         """Return the number of rows before the sort keys at a distance from these; `equals`: or that have them."""

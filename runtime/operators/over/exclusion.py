@@ -90,15 +90,15 @@ def _take_out(lines: HoledLines) -> tuple[Steps, Array]:
     """The steps of frames, which never go back within a stretch, and by row the item that has its values, or -1."""
     none, flags = np.zeros(0, np.int64), np.zeros(0, np.bool_)
     holes = lines.holes
-    given = *lines[:4], holes.starts, holes.stops, holes.keeps
+    frames = *lines[:4], holes.starts, holes.stops, holes.keeps
     # Twice: the first walk counts, so that the second has room for what it writes.
     count = _steps(
-        *given, rows=none, retracts=flags, stretches=none, items=none, values=none, write=False
+        *frames, rows=none, retracts=flags, stretches=none, items=none, values=none, write=False
     )
     rows, owners, items = (np.empty(count, np.int64) for _ in range(3))
     retracts, values = np.empty(count, np.bool_), np.empty(len(lines.stretch), np.int64)
     _steps(
-        *given,
+        *frames,
         rows=rows,
         retracts=retracts,
         stretches=owners,

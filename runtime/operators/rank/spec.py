@@ -28,7 +28,7 @@ class RankSpec(RankSettings, OperatorSpec[Rank]):
         schema = node.input.schema
         names = schema.names
         known = next(iter(node.input.unique_keys), ())
-        end = node.asked.end_column
+        end = node.bounds.end_column
         return cls(
             schema=schema,
             keys=len(node.partition),
@@ -38,8 +38,8 @@ class RankSpec(RankSettings, OperatorSpec[Rank]):
                 for each in node.order
             ),
             strategy=node.strategy,
-            first=node.asked.start,
-            end=node.asked.end,
+            first=node.bounds.start,
+            end=node.bounds.end,
             end_column=None if end is None else names.index(end),
             unique=tuple(names.index(name) for name in node.row_key),
             identity=tuple(names.index(name) for name in node.row_key or known),

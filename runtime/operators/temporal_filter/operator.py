@@ -106,8 +106,8 @@ class TemporalFilterOperator(KeyedRows[TemporalState], OneInput, ClockedStep[_Ti
         slots = self.state.table.find(key)
         if slots[0] < 0:
             return
-        found = [ids for _, ids in self.state.bag.walk(slots)]
-        ids = np.concatenate([np.zeros(0, np.int64), *found])
+        id_lists = [ids for _, ids in self.state.bag.walk(slots)]
+        ids = np.concatenate([np.zeros(0, np.int64), *id_lists])
         records = int(self.state.bag.counts(ids).sum())
         rows = self.state.gather(self._present(ids)).to_pylist()
         for row in rows:
@@ -171,11 +171,11 @@ class TemporalFilterOperator(KeyedRows[TemporalState], OneInput, ClockedStep[_Ti
         waiting = np.flatnonzero(lives & ~(present & (checked.end >= AFTER_ALL)))
         if len(waiting):
             present[self._store(checked, waiting)] = False
-        shown = np.flatnonzero(present)
+        visible = np.flatnonzero(present)
         rows = checked.batch
-        if len(shown) < len(present):
-            rows = rows.take(scalars.from_places(shown))
-        return rows, _pair_kinds(checked.kinds, present)[shown]
+        if len(visible) < len(present):
+            rows = rows.take(scalars.from_places(visible))
+        return rows, _pair_kinds(checked.kinds, present)[visible]
 
     def _store(self, rows: _TimedRows, places: NumberArray) -> Array:
         """Apply rows at these places to the state; return the places of those that emit nothing."""
@@ -187,19 +187,21 @@ class TemporalFilterOperator(KeyedRows[TemporalState], OneInput, ClockedStep[_Ti
             is_retraction(rows.kinds[places]),
         )
         slots = state.lookup(some)
-        given = state.bag.rows.encode(state.store(some, first, end))
+        encoded = state.bag.rows.encode(state.store(some, first, end))
         ledger = OrphanLedger(state.table, state.debts, policy=self._policy, counters=self.counters)
         # Debts first: a row whose retraction arrived before it pays that debt, and is not stored.
-        left = ledger.cancel(slots, retracts, given.take)
-        orphans = left[self._apply(slots[left], given.take(left), retracts[left])]
+        left = ledger.cancel(slots, retracts, encoded.take)
+        orphans = left[self._apply(slots[left], encoded.take(left), retracts[left])]
         silent = np.ones(len(places), np.bool_)
         silent[left] = False
         if len(orphans):
             ledger.report(places[orphans], slots[orphans])
             if ledger.keeps:
                 # The row may follow later in this bundle.
-                never = orphans[self._apply(slots[orphans], given.take(orphans), retracts[orphans])]
-                ledger.add(slots[never], given.take(never))
+                never = orphans[
+                    self._apply(slots[orphans], encoded.take(orphans), retracts[orphans])
+                ]
+                ledger.add(slots[never], encoded.take(never))
                 orphans = never
             silent[orphans] = True
         state.due[0] = min([int(state.due[0]), *_next_times(first, end, self.now)])
@@ -208,9 +210,9 @@ class TemporalFilterOperator(KeyedRows[TemporalState], OneInput, ClockedStep[_Ti
             state.leave(np.unique(slots))
         return places[silent]
 
-    def _apply(self, slots: Array, given: Encoded, retracts: FlagArray) -> Array:
+    def _apply(self, slots: Array, encoded: Encoded, retracts: FlagArray) -> Array:
         """Apply changes to the rows; return the places of those that retract what is not there."""
-        applied = self.state.bag.apply_encoded(slots, given, retracts)
+        applied = self.state.bag.apply_encoded(slots, encoded, retracts)
         gone = applied.gone[applied.gone >= 0]
         if len(gone):
             self.state.bag.free(gone)
@@ -228,14 +230,14 @@ def _next_times(first: NumberArray, end: NumberArray, now: int) -> list[int]:
     return [int(times.min()) for times in (waiting, end) if len(times)]
 
 
-def _pair_kinds(kinds: Kinds, shown: FlagArray) -> Kinds:
+def _pair_kinds(kinds: Kinds, visible: FlagArray) -> Kinds:
     """The kinds of rows of which only some are shown: half an update, next to its other half, is a change by itself."""
     before, after = kinds == UPDATE_BEFORE, kinds == UPDATE_AFTER
     whole = np.zeros(len(kinds), np.bool_)
-    pairs = before[:-1] & after[1:] & shown[:-1] & shown[1:]
+    pairs = before[:-1] & after[1:] & visible[:-1] & visible[1:]
     whole[:-1] |= pairs
     whole[1:] |= pairs
-    found = kinds.copy()
-    found[before & ~whole] = DELETE
-    found[after & ~whole] = INSERT
-    return found
+    result = kinds.copy()
+    result[before & ~whole] = DELETE
+    result[after & ~whole] = INSERT
+    return result

@@ -91,7 +91,7 @@ class RollingWindowOperator(SlicedRows):
         self.nothing = no_rows(self.schema)
         self._results = list(fields)[len(self.spec.group_by) :]
         calls = {field.name: place for place, field in enumerate(self._results)}
-        self._shown = [
+        self._result_places = [
             (calls[each.call], int(np.searchsorted(self._spans, each.horizon)))
             for each in layout.columns
         ]
@@ -237,7 +237,7 @@ class RollingWindowOperator(SlicedRows):
         """One row for each key that has rows in any horizon."""
         state, n, count = self.emitted, len(results.slots), len(self._spans)
         changed = np.zeros(n // count, np.bool_)
-        for call, place in self._shown:
+        for call, place in self._result_places:
             parts = (
                 (out[0], out[1 + 2 * call], out[2 + 2 * call])
                 for out in (results.before, results.after)
@@ -250,10 +250,10 @@ class RollingWindowOperator(SlicedRows):
         pair = state.handler.concatenate(results.before, results.after)
         values = {
             place: state.handler.to_arrow(pair, self._results, item * count + place + n * after_it)
-            for place in {place for _, place in self._shown}
+            for place in {place for _, place in self._result_places}
         }
         keys = state.key_columns(results.slots[item * count])[:-1]
-        columns = [*keys, *(values[place][call] for call, place in self._shown)]
+        columns = [*keys, *(values[place][call] for call, place in self._result_places)]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema), kinds
 
     def _next_moves(self, ends: Array, edge: int) -> Array:

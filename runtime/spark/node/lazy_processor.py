@@ -41,7 +41,7 @@ class LazyProcessor(StatefulProcessor):  # type: ignore[misc]
 
     def __init__(self, pickled: bytes) -> None:
         self._pickled = pickled
-        self._made: Any = None
+        self._inner: Any = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Declare the state variables."""
@@ -61,9 +61,9 @@ class LazyProcessor(StatefulProcessor):  # type: ignore[misc]
         """There is no state between batches to close."""
 
     def _processor(self) -> Any:
-        if self._made is None:
+        if self._inner is None:
             # Unpickled here and not in `init`: only a worker with rows needs operators and their libraries.
             make, *arguments = pickle.loads(zlib.decompress(self._pickled))
-            self._made = make(*arguments)
-            self._made.begin(self._handle, self._variables)
-        return self._made
+            self._inner = make(*arguments)
+            self._inner.begin(self._handle, self._variables)
+        return self._inner

@@ -85,24 +85,24 @@ class PackedRowOutput:
 
 @dataclass(frozen=True)
 class ColumnOutput:
-    """Ordinary columns, the kinds last. schema: in Arrow's types as Spark reads them; shown: the same as Spark's.
+    """Ordinary columns, the kinds last. schema: in Arrow's types as Spark reads them; columns: the same as Spark's.
 
     profile: in whose words the kinds are written; None: as numbers.
     """
 
     schema: pa.Schema
-    shown: StructType
+    columns: StructType
     profile: str | None
 
     @property
     def fields(self) -> StructType:
-        """As they are shown, and the counts."""
-        return StructType([*self.shown.fields, _COUNTS])
+        """The columns of a frame: the result's, and the counts."""
+        return StructType([*self.columns.fields, _COUNTS])
 
     @property
     def change_column(self) -> str:
         """The kinds."""
-        return str(self.shown.names[-1])
+        return str(self.columns.names[-1])
 
     def frames(self, bucket: int, changes: Rows) -> Iterator[pd.DataFrame]:
         """Yield frames of limited size."""

@@ -116,7 +116,7 @@ def extra_fields(rows: OrdinaryRows) -> list[tuple[Any, str]]:
 
 def apply_step(df: DataFrame, node: Node, *extra: tuple[Any, str]) -> DataFrame:
     """Rows as ordinary columns after a step that Arrow does; the extra columns go along."""
-    if isinstance(node, Lookup | LookupJoin) and node.asked.by_engine:
+    if isinstance(node, Lookup | LookupJoin) and node.question.by_engine:
         return look_up_rows(df, node, *extra)
     fields = [*spark_schema(node.schema).fields, *(StructField(n, t) for t, n in extra)]
     return df.mapInArrow(Stepped(bare(node)), StructType(fields))

@@ -38,7 +38,7 @@ def as_lookups(lookups: dict[str, Any]) -> dict[str, LookupTable]:
 
 def look_up_rows(df: DataFrame, node: Lookup | LookupJoin, *extra: tuple[Any, str]) -> DataFrame:
     """The rows of a lookup or lookup join; the extra columns go along."""
-    question = node.asked
+    question = node.question
     source = question.table.source
     assert isinstance(source, BatchFrame)
     keys = [
@@ -66,8 +66,8 @@ def look_up_rows(df: DataFrame, node: Lookup | LookupJoin, *extra: tuple[Any, st
 
 def _without_frame(node: Lookup | LookupJoin) -> Lookup | LookupJoin:
     """A node that can travel: workers do not need the DataFrame."""
-    table = replace(node.asked.table, source=BatchFrame(None))
-    return replace(node, asked=replace(node.asked, table=table))
+    table = replace(node.question.table, source=BatchFrame(None))
+    return replace(node, question=replace(node.question, table=table))
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Answered:
         width = len(schema)
         for batch in batches:
             rows = make_batch(batch.columns[:width], schema, batch.num_rows)
-            pairs = pair_lists(node.asked, rows, batch.column(batch.num_columns - 1))
+            pairs = pair_lists(node.question, rows, batch.column(batch.num_columns - 1))
             extra = batch.columns[width:-1]
             if isinstance(node, LookupJoin):
                 done, row_numbers = combine_columns(node, rows, pairs), pa.array(pairs.rows)

@@ -86,16 +86,16 @@ class Totals:
     def __init__(self, alone: bool = False) -> None:
         self._alone = alone
         self.rows = self.changes = self.refused = self.notices = self.new_changes = 0
-        self._seen: set[int] = set()
+        self._batches: set[int] = set()
         self._watermark: dt.datetime | None = None
         self._fragments: dict[str, _Fragment] = {}
 
     def add(self, progress: Any) -> bool:
         """Take a batch's progress; False if it has been taken before, or if nothing ran, as where no file is new."""
         batch = int(progress["batchId"])
-        if batch in self._seen or "addBatch" not in progress["durationMs"]:
+        if batch in self._batches or "addBatch" not in progress["durationMs"]:
             return False
-        self._seen.add(batch)
+        self._batches.add(batch)
         before = self.changes
         self.rows += input_rows(progress)
         for name, row in _read_metrics(progress).items():
@@ -132,7 +132,7 @@ class Totals:
         ordered = sorted(self._fragments.values(), key=lambda each: -each.place)
         operators = tuple(counts for each in ordered for counts in each.counts)
         return Counts(
-            batches=len(self._seen),
+            batches=len(self._batches),
             rows=self.rows,
             changes=self.changes,
             refused=self.refused,
@@ -140,7 +140,7 @@ class Totals:
             watermark=self._watermark,
             operators=operators,
             # A run that did not begin with batch 0 knows what is stored only once it has called every bucket.
-            complete=0 in self._seen or all(o.buckets[0] == o.buckets[1] for o in operators),
+            complete=0 in self._batches or all(o.buckets[0] == o.buckets[1] for o in operators),
         )
 
 

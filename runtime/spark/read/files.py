@@ -94,8 +94,8 @@ class WholeFiles:
         columns = self.files.select("path", "modificationTime", *([] if self.here else ["content"]))
         times = () if self.time is None else self.time.columns
         read = columns_read(pack.route.steps, pack.schema)
-        wanted = tuple(n for n in pack.schema.names if n in (*read, *times))
-        about = (self.changes, self.lenient, wanted, self.time, self.by_name)
+        read_names = tuple(n for n in pack.schema.names if n in (*read, *times))
+        about = (self.changes, self.lenient, read_names, self.time, self.by_name)
         packing = PackFiles(pack, self.base, *about, self.words, self.cut, self.csv)
         packed = columns.mapInArrow(packing, counted_ddl(_COUNTS, self.time))
         return take_counts(packed, {f"{METRIC} {table}": _COUNTS}, self.time)
@@ -153,13 +153,13 @@ def packable(df: DataFrame, columns: Sequence[str] = ()) -> Packable | None:
 
 @dataclass(frozen=True)
 class PackFiles:
-    """The `mapInArrow` stage over whole files, as Pack is over rows. wanted: the columns that anybody reads."""
+    """The `mapInArrow` stage over whole files, as Pack is over rows. read_names: the columns that anybody reads."""
 
     pack: Pack
     base: str
     changes: tuple[str, ...]
     lenient: bool
-    wanted: tuple[str, ...]
+    read_names: tuple[str, ...]
     time: EventTime | None = None
     by_name: bool = False
     words: ChangeWords = _USUAL
@@ -191,7 +191,7 @@ class PackFiles:
             return
         file = local(path) if content is None else content
         assert file is not None
-        about = (self.changes, self.lenient, self.wanted, self.words, self.cut)
+        about = (self.changes, self.lenient, self.read_names, self.words, self.cut)
         for piece, change in read_parquet(file, path, self.base, self.pack.schema, *about):
             kinds = np.zeros(piece.num_rows, np.int8)
             if change is not None and self.pack.change_column:

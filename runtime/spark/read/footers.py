@@ -33,11 +33,11 @@ from aggloom.runtime.values.markers import MARKER_HINT
 class Footers:
     """The function of files' paths, NULL where there is nothing to look at, that raises InputFormatError.
 
-    wanted: the columns that a file has to have. changes: those of which it may have one. flattened: those that it must
-    not have.
+    required: the columns that a file has to have. changes: those of which it may have one. flattened: those that it
+    must not have.
     """
 
-    wanted: tuple[str, ...]
+    required: tuple[str, ...]
     changes: tuple[str, ...] = ()
     flattened: tuple[str, ...] = ()
 
@@ -65,7 +65,7 @@ class Footers:
         # Columns that directories give (day=1/) are in no footer.
         below = [part.partition("=")[0] for part in path.split("/")[:-1] if "=" in part]
         lower |= {unquote(name).lower() for name in below}
-        lacks = [name for name in self.wanted if name.lower() not in lower]
+        lacks = [name for name in self.required if name.lower() not in lower]
         if lacks:
             raise InputFormatError(
                 f"{path}: the file lacks column {lacks[0]!r}. {nearest(lacks[0], columns)} {LENIENT}"
@@ -114,7 +114,7 @@ def sound_in_java(spark: Any, look: Footers) -> Column | None:
     """
     if not is_local(spark):
         return None
-    names = ("\n".join(each) for each in (look.wanted, look.changes, look.flattened))
+    names = ("\n".join(each) for each in (look.required, look.changes, look.flattened))
     wrong = function_of(spark, CLASS, SOURCE, TEXTS, *names)
     if wrong is None:
         return None

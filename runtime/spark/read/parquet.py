@@ -45,7 +45,7 @@ def read_parquet(
     schema: pa.Schema,
     changes: Sequence[str] = (),
     lenient: bool = False,
-    wanted: Sequence[str] | None = None,
+    read_names: Sequence[str] | None = None,
     words: ChangeWords = _USUAL,
     cut: bool = False,
 ) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
@@ -53,7 +53,7 @@ def read_parquet(
 
     content: the file's bytes, or where it is on this disk. Only the columns of the schema are read there.
     changes: the names that a change column may have, and those of Debezium's flattened records, which are refused.
-    lenient: a column that the file lacks is NULL. wanted: the columns of the schema that are read; the file has to
+    lenient: a column that the file lacks is NULL. read_names: the columns of the schema that are read; the file has to
     have all of them. words: what the change column says.
     cut: whether times in nanoseconds are cut to microseconds.
     Raises InputFormatError.
@@ -70,7 +70,7 @@ def read_parquet(
                 words=words,
                 cut=cut,
             )
-            yield from reader.pieces(wanted)
+            yield from reader.pieces(read_names)
     except FileNotFoundError as error:
         raise InputFormatError(
             f"{path}: the file is not there any more, or may not be seen. Files belong to a batch once they are "
@@ -106,7 +106,7 @@ class _Reader:
             page_checksum_verification=True,
         )
         self._path, self._words, self._cut = path, words, cut
-        self._found = self._file.schema_arrow
+        self._file_schema = self._file.schema_arrow
         self._change = self._change_column(changes)
         extra = [pa.field(self._change, self._change_type())] if self._change else []
         self._schema = schema = pa.schema([*schema, *extra])
@@ -120,16 +120,16 @@ class _Reader:
         lacks = [name for name in self._fixed if name not in directories]
         if lacks and not lenient:
             raise InputFormatError(
-                f"{path}: the file lacks column {lacks[0]!r}. {nearest(lacks[0], self._found.names)} "
+                f"{path}: the file lacks column {lacks[0]!r}. {nearest(lacks[0], self._file_schema.names)} "
                 f"{missing_advice(lacks[0], path)}"
             )
         self._read = {
-            field.name: self._found.names[self._place(field.name) or 0]
+            field.name: self._file_schema.names[self._place(field.name) or 0]
             for field in schema
             if field.name not in self._fixed
         }
         for name, there in self._read.items():
-            self._check(schema.field(name), self._found.field(there).type)
+            self._check(schema.field(name), self._file_schema.field(there).type)
 
     def _change_column(self, names: Sequence[str]) -> str | None:
         """The name of the file's change column, if it has one."""
@@ -142,14 +142,14 @@ class _Reader:
                 f"{self._path}: both {there[0]!r} and {there[1]!r} are there; keep one"
             )
         if not there and self._words.column is not None and self._words.absent is None:
-            raise self._words.missing_column(self._path, self._found.names)
+            raise self._words.missing_column(self._path, self._file_schema.names)
         return there[0] if there else None
 
     def _change_type(self) -> pa.DataType:
         """The type in which the change column is read: texts, or what the file has where options say its words."""
         if self._words.column is None or self._change is None:
             return pa.string()
-        dtype = self._found.types[self._place(self._change) or 0]
+        dtype = self._file_schema.types[self._place(self._change) or 0]
         return dtype.value_type if pa.types.is_dictionary(dtype) else dtype
 
     def _kinds(self, piece: pa.RecordBatch) -> pa.Array | None:
@@ -162,11 +162,11 @@ class _Reader:
         return self._words.read_kinds(words, self._path)
 
     def pieces(
-        self, wanted: Sequence[str] | None
+        self, read_names: Sequence[str] | None
     ) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
         """The rows, some at a time, in the wanted columns."""
-        if wanted is not None:
-            needed = {*wanted, self._change}
+        if read_names is not None:
+            needed = {*read_names, self._change}
             self._schema = pa.schema([field for field in self._schema if field.name in needed])
             self._read = {name: own for name, own in self._read.items() if name in needed}
         for group in range(self._file.num_row_groups):
@@ -222,7 +222,7 @@ class _Reader:
 
     def _place(self, name: str) -> int | None:
         """Return the place of a column in the file: by its name, else by its name in another case."""
-        names = self._found.names
+        names = self._file_schema.names
         if name in names:
             return int(names.index(name))
         same = [place for place, other in enumerate(names) if other.lower() == name.lower()]

@@ -46,8 +46,8 @@ class Place:
         self, value: Column, converted: Column, name: str, kind: DataType, advice: str = ""
     ) -> Column:
         """A value as its column's type; an error if it has none there, with what to do."""
-        shown = f"' as {kind.simpleString().upper()}{advice}"
-        why = (f"column {name!r} cannot hold '", value, shown)
+        ending = f"' as {kind.simpleString().upper()}{advice}"
+        why = (f"column {name!r} cannot hold '", value, ending)
         return F.coalesce(converted, F.when(value.isNotNull(), self.refuse(*why)))
 
     def change_type(self, word: Column, name: str, words: ChangeWords) -> Column:

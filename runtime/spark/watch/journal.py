@@ -52,7 +52,7 @@ class Journal(Follower):
         self, query: StreamingQuery, checkpoint: Path | None, lowering: SparkLowering | None
     ) -> None:
         super().__init__("aggloom-journal", DroppedReport(_hands_out_late(lowering)))
-        self._query, self._made, self._call = query, lowering, find_call()
+        self._query, self._lowering, self._call = query, lowering, find_call()
         self._files = None if checkpoint is None else JournalFiles(checkpoint)
         self._totals, self._lock = Totals(), threading.Lock()
         self._batch = -1
@@ -62,7 +62,7 @@ class Journal(Follower):
         """Note what completes, until the query ends."""
         atexit.register(self.end)
         if self._files is not None:
-            about = None if self._made is None else describe_made(self._made)
+            about = None if self._lowering is None else describe_made(self._lowering)
             self._files.begin(str(self._query.runId), about)
         beaten = time.monotonic()
         while not self._over():
