@@ -1,6 +1,6 @@
 """The command line: `aggloom generate`, `inspect`, `explain`, `run`, `why` and the rest that `aggloom --help` lists.
 
-A typed error is one short message on stderr and exit code 2; `--debug` shows where it came from.
+A typed error is one short message on stderr and exit code 2; `--debug` shows where it was raised.
 """
 
 from __future__ import annotations

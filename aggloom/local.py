@@ -251,7 +251,7 @@ def from_rows(
     """A table of rows of this process.
 
     rows: tuples of (kind, value, ...), or a table of Arrow or pandas. schema: as of AggSpec. watermark,
-    keys, changes: as of `read_changes`. A run that goes on from a checkpoint is given the same rows, with new ones
+    keys, changes: as of `read_changes`. A run that continues from a checkpoint is given the same rows, with new ones
     behind them.
 
     Example:

@@ -143,6 +143,6 @@ def _made_whole(source: Path, target: Path, batch: int) -> Iterator[Path]:
 
 
 def _mark(source: Path, target: Path, batch: int, is_whole: bool) -> None:
-    """Note in a checkpoint that its query goes on with another one; is_whole: the other one is there."""
+    """Note in a checkpoint that its query continues with another one; is_whole: the other one is there."""
     about = {"to": str(target.absolute()), "batch": batch, "whole": is_whole}
     write_whole(source / MOVED_FILE, [json.dumps(about).encode()])

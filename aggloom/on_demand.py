@@ -13,8 +13,8 @@ from typing import Any
 def names_on_demand(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Return the `__getattr__` and the `__dir__` of a package that imports its names below `if TYPE_CHECKING:`.
 
-    There each name stands once: type checkers read the imports, and Python makes one when its name is first used. What
-    is imported is remembered in the package.
+    Each name is listed there once. Type checkers read these imports; Python imports a name when it is first used, and
+    stores it in the package.
     """
 
     @cache

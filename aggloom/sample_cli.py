@@ -9,7 +9,7 @@ import click
 
 from aggloom.sample import write_sample
 
-# A file a batch, so that `aggloom why` tells them apart.
+# A file a batch, so that `aggloom why` distinguishes them.
 _SETTINGS = "format=debezium-json,schema=customer STRING, amount INT,maxFilesPerTrigger=1"
 _NEXT = """
 They hold orders, corrections and cancellations. Add them up for each customer:

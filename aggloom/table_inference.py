@@ -250,7 +250,7 @@ def _objects(
             layout = describe_layout(
                 message.value.decode(errors="replace") if message.value else ""
             )
-            # This is how Python's parser names a second value on the line, as when one object stands behind another.
+            # This is how Python's parser names a second value on the line, as when one object follows another.
             more = _SPLIT if str(error).startswith("Extra data") else ""
             raise InputFormatError(f"{message.place} is no JSON: {error}{layout}{more}") from None
         if isinstance(content, dict):

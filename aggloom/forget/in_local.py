@@ -86,7 +86,7 @@ def _run(
         for value in each.subject.values()
         if value.is_valid and isinstance(value.as_py(), str)
     )
-    # Written before the batch: from here on no other run may go on with the checkpoint.
+    # Written before the batch: from here on no other run may continue with the checkpoint.
     intent.not_reached = list(_list_unreached(query, job, operators))
     intent.write(root)
     try:
@@ -219,7 +219,7 @@ def _list_unreached(
         yield "results of windows that were emitted once, and are not retracted"
     for place, nodes in query.stateful_nodes.items():
         for number, node in enumerate(nodes):
-            # Nothing in these states tells which part of a sum came from the subject, so nothing can be taken out.
+            # Nothing in these states says which part of a sum is of the subject, so nothing can be removed.
             if (place, number) not in operators:
                 yield f"{node.name}: sums over many subjects, to which this one's rows were added without its key"
     for table in job.tables:

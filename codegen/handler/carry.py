@@ -98,7 +98,7 @@ class _Parts:
         fields = dict(entered.fields)
         if entered.entry.code is not None:
             output = planner.outputs[planner.calls.index(entered)]
-            # The numbers of a class's state have no names; their places tell them apart.
+            # The numbers of a class's state have no names; their places distinguish them.
             fields = {str(place): each for place, each in enumerate(output.loads)}
         views = {name: view.attr for name, view in entered.views.items()}
         ordered = {name for name, view in entered.views.items() if view.kind.arrival}

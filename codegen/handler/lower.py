@@ -164,7 +164,7 @@ class _Lowering(ast.NodeVisitor):
     def generic_visit(self, node: ast.AST) -> str:
         for name, value in ast.iter_fields(node):
             if isinstance(value, ast.expr):
-                # By way of text: what has been lowered may be any Python, and is parsed to stand in the tree.
+                # By way of text: what has been lowered may be any Python, and is parsed to become a part of the tree.
                 setattr(node, name, _parse_part(self.visit(value)))
             elif isinstance(value, list):
                 nested = [

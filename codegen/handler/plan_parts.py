@@ -339,7 +339,7 @@ class HandlerPlan:
 
     @property
     def has_user_code(self) -> bool:
-        """Tell whether a user's functions, or expressions, stand in the module."""
+        """Tell whether a user's functions, or expressions, are in the module."""
         return any(self.spec.entry(call).user_defined for call in self.spec.calls)
 
     @property

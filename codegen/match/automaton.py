@@ -47,7 +47,7 @@ class Automaton:
         return all(self._ends_match(way) for ways in self.ways for way in ways[:-1])
 
     def avoids(self, variables: frozenset[int], start: int = 0) -> bool:
-        """Tell whether a match may go on from a state without a row of these variables."""
+        """Tell whether a match may continue from a state without a row of these variables."""
         # Each state once: loops would lead round for ever.
         visited, waiting = {start}, [start]
         while waiting:
@@ -176,7 +176,7 @@ class _Graph:
             if node == self.END or self.variables[node] is not None:
                 targets.append(node)
                 if node == self.END:
-                    # What stands behind the end is never preferred to it.
+                    # What follows the end is never preferred to it.
                     break
             else:
                 waiting += self.onward[node][::-1]

@@ -100,7 +100,7 @@ class AggregateRows(Node):
 
 @dataclass(frozen=True)
 class AggregateNode(AggregateRows):
-    """GROUP BY: the spec's schema is the input's, and nothing stands before its keys or after its calls.
+    """GROUP BY: the spec's schema is the input's, and nothing precedes its keys or follows its calls.
 
     state_ttl: after how many milliseconds without a change it forgets a key, if that differs from the plan's option.
     emits_changes: the rows of its only call, a table aggregate, are opened right above it: an update may show those

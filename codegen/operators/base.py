@@ -1,7 +1,7 @@
 """The contract of a plan's nodes: frozen, printable data that answers the planner's questions about itself.
 
 A node that leaves a question open cannot be made. Rows that come from other nodes are asked for through `inputs`, so
-that an answer never depends on which operator stands below.
+that an answer never depends on the kind of the operator below.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class WindowColumns(NamedTuple):
 
 
 class Pruner(Protocol):
-    """The calls of a node that is pruned: for its inputs with at least some of their columns, for what was left out."""
+    """The calls that a node makes while it is pruned: to prune its inputs, and to note what was left out."""
 
     def input(self, node: Node, names: list[str]) -> Node: ...
 
@@ -51,7 +51,7 @@ class Node(ABC):
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """Nodes that its rows come from."""
+        """The nodes whose rows it reads."""
         # Nodes with several inputs override this; one that reads none has no field `input`.
         single = getattr(self, "input", None)
         return () if single is None else (single,)
@@ -64,12 +64,12 @@ class Node(ABC):
     @property
     @abstractmethod
     def schema(self) -> pa.Schema:
-        """The columns that leave it."""
+        """The columns that it emits."""
 
     @property
     @abstractmethod
     def changelog(self) -> tuple[str, ...]:
-        """The kinds of rows that may leave it, of I, UB, UA, D."""
+        """The kinds of rows that it may emit, of I, UB, UA, D."""
 
     @property
     @abstractmethod
@@ -79,7 +79,7 @@ class Node(ABC):
     @property
     @abstractmethod
     def never_deletes(self) -> bool:
-        """True if a row that is there stays, or is replaced by another one of the same origin."""
+        """True if a row is never deleted, but perhaps replaced by another one of the same origin."""
 
     @property
     def never_null(self) -> frozenset[str]:
@@ -94,7 +94,7 @@ class Node(ABC):
     @property
     @abstractmethod
     def trends(self) -> dict[str, Trend]:
-        """Trends of columns when a row is replaced; those that may go either way are not among them."""
+        """Trends of columns when a row is replaced; a column without a trend is left out."""
 
     @property
     @abstractmethod
@@ -109,7 +109,7 @@ class Node(ABC):
     @property
     @abstractmethod
     def lineage(self) -> str:
-        """The line by which a state above it knows what it was made from; empty for what changes no row."""
+        """The text by which a state above it knows the query that it was made from; empty if it changes no row."""
 
     @property
     @abstractmethod
@@ -155,7 +155,7 @@ class Node(ABC):
 
     @property
     def awaits_watermark(self) -> bool:
-        """True if its rows leave it when the watermark has come to them."""
+        """True if it emits rows when the watermark passes them."""
         return False
 
     @property
@@ -165,12 +165,12 @@ class Node(ABC):
 
     @property
     def asks_elsewhere(self) -> bool:
-        """True if its rows depend on what another system answers when they come."""
+        """True if its rows depend on the answers of another system at the time when they arrive."""
         return False
 
     @property
     def follows_batches(self) -> bool:
-        """True if its rows depend on which rows come in one batch."""
+        """True if its rows depend on which rows arrive in one batch."""
         return False
 
     @property
@@ -180,12 +180,12 @@ class Node(ABC):
 
     @property
     def window_columns(self) -> WindowColumns | None:
-        """The columns of the windows that its rows are in; None: they are in none by event time, or do not tell."""
+        """The columns with the window of each row; None: rows are in no event-time windows, or lack the columns."""
         return None
 
     @property
     def watermark_delay(self) -> int:
-        """Milliseconds by which the watermark is held back for rows that leave it."""
+        """Milliseconds by which the watermark is delayed for the rows that it emits."""
         return max((each.watermark_delay for each in self.inputs), default=0)
 
     @property
@@ -195,26 +195,26 @@ class Node(ABC):
 
     @property
     def accumulators(self) -> AggSpec | None:
-        """The spec that the handler of the accumulators that leave it is generated from; None: rows leave it."""
+        """The spec that the handler of its emitted accumulators is generated from; None: it emits rows."""
         return None
 
     @property
     def rows(self) -> Node:
-        """The node whose rows these are: accumulators on their way stand for the rows that they were made of."""
+        """The node whose rows these are: of accumulators, the node of the rows that were aggregated."""
         return self
 
     def emit_changes(self) -> Node:
-        """The node where the lists of its result are opened right above it: its updates may show changed rows alone."""
+        """The node where its lists are unnested right above it: its updates may have only the rows that changed."""
         return self
 
     @property
     def remark(self) -> str:
-        """The words of `explain` on it below the tree, where its line cannot say them; empty if there are none."""
+        """The remark on it that `explain` prints below the tree; empty if there is none."""
         return ""
 
     @property
     def lineage_data(self) -> Any:
-        """The lineage as data, where that is worth comparing piece by piece."""
+        """The lineage as data, so that parts of it can be compared."""
         return self.lineage
 
     def insert_exchange(self) -> Node:
@@ -222,11 +222,11 @@ class Node(ABC):
         return self
 
     def within(self, names: Key) -> tuple[dict[str, str], ...] | str:
-        """For each input the columns there that these are; or why rows cannot pass inside a stateful node."""
+        """The names of these columns in each input; or why rows cannot pass it inside of a stateful node."""
         return f"{self.title[0]} is between them"
 
     def without_before(self) -> Node:
-        """The plan up to here where nobody reads the old half of an update: its last operators emit no -U."""
+        """The plan up to here for a reader that needs no -U: its last operators do not emit them."""
         return self
 
 
@@ -248,16 +248,16 @@ class Stateful(Node):
     @property
     @abstractmethod
     def subject(self) -> Subject:
-        """The subject that the rules' notes on it are filed under."""
+        """The subject of the rules' notes on it."""
 
     @property
     @abstractmethod
     def keys(self) -> Key:
-        """The columns that its state goes by."""
+        """The columns of the key of its state."""
 
     @abstractmethod
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
-        """The state that it remembers, as data: its parts, what bounds them, and the bytes that a key takes."""
+        """Return its state as data: the parts, what bounds them, and the bytes of a key."""
 
     @property
     def distribution(self) -> Key | None:
@@ -274,21 +274,21 @@ class Stateful(Node):
         return f"GROUP BY {', '.join(self.keys) or '()'}"
 
     def below(self, names: Key) -> tuple[dict[str, str], ...]:
-        """For each input the columns there that these are, of those by which the state goes."""
+        """The names in each input of those of these columns that are in its key."""
         return tuple({name: name for name in names if name in self.keys} for _ in self.inputs)
 
     @property
     def onward(self) -> tuple[Node, ...]:
-        """The steps that its changes take before accumulators are made of them, each over a scan."""
+        """The steps that its changes pass before they are aggregated into accumulators, each over a scan."""
         return ()
 
     @property
     def spreads(self) -> bool:
-        """True if it is there to spread a key over several places, so that it shares none with what is above."""
+        """True if it distributes the rows of a key over several tasks, and so shares no fragment with what is above."""
         return False
 
     def wakes_by(self, ttl: int) -> Waker:
-        """Return the waker that calls it where no rows do, if it forgets keys after so many milliseconds (0: never)."""
+        """Return what calls it without input rows; ttl: the milliseconds after which it forgets a key (0: never)."""
         if self.awaits_watermark:
             return "the watermark"
         return "time to live" if ttl else ""
@@ -300,12 +300,12 @@ class Stateful(Node):
 
     @abstractmethod
     def local_half(self, rows: Node) -> Node:
-        """The node that aggregates them there."""
+        """The node that aggregates its rows before the exchange."""
 
     @property
     @abstractmethod
     def state_description(self) -> dict[str, Any]:
-        """Return the parts that its state is made from, beside what is below it."""
+        """Return the data that its state depends on, besides the plan below it."""
 
 
 def transform(node: Node, change: Callable[[Node], Node]) -> Node:

@@ -113,6 +113,6 @@ class Correlate(Extending):
         return (next(plain, self.columns[0]),)
 
     def _extend_keys(self, below: tuple[Key, ...]) -> tuple[Key, ...]:
-        """Keys of the rows below with what tells the rows of one of them apart."""
+        """Keys of the rows below with what distinguishes the rows of one of them."""
         keys = dict.fromkeys((*key, *own) for key in below for own in self.call.keys)
         return tuple(key for key in keys if set(key) <= set(self.columns))

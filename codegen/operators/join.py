@@ -123,7 +123,7 @@ class Join(TwoSided):
             # Padded rows of a FULL JOIN may look alike: a NULL may be one of the key itself.
             keys += left if left_meets_one and self.kind != "right" else ()
             keys += right if right_meets_one and self.kind != "left" else ()
-            # Both keys together always tell a pair apart.
+            # Both keys together always distinguish a pair.
             keys += [(*one, *other) for one in left for other in right]
         there = set(self.columns)
         keys_that_leave = dict.fromkeys(key for key in keys if set(key) <= there)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend, mark
 from aggloom.codegen.operators.footprint import WORD, index_bytes
 from aggloom.codegen.operators.lookup_question import LookupQuestion
+from aggloom.codegen.operators.passing import Passing
 from aggloom.codegen.operators.rows_by_key import KeyedRowsNode, holds_texts, row_entries
 from aggloom.codegen.spec.choices import Changes
 
@@ -19,8 +20,8 @@ _ROW = 2 * WORD + 12 + 4 + 12
 
 
 @dataclass(frozen=True)
-class Lookup(Node):
-    """The rows with the list of their answers after them, which those that are retracted do not ask for.
+class Lookup(Passing):
+    """The rows, each with the list of its answers after its columns; retractions have no answers.
 
     order: the input's columns that leave. answer_columns: those of the joined rows that are read of an answer.
     """
@@ -44,18 +45,6 @@ class Lookup(Node):
         answer = list(self.answer) or [pa.field("found", pa.bool_())]
         name = mark(self.input.schema, self.question.answers) + "answers"
         return pa.schema([*fields, pa.field(name, pa.list_(pa.struct(answer)))])
-
-    @property
-    def changelog(self) -> tuple[str, ...]:
-        return self.input.changelog
-
-    @property
-    def is_complete(self) -> bool:
-        return self.input.is_complete
-
-    @property
-    def never_deletes(self) -> bool:
-        return self.input.never_deletes
 
     @property
     def unique_keys(self) -> tuple[Key, ...]:

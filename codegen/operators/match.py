@@ -127,7 +127,7 @@ class MatchRows(TimedRowsNode):
 
     @property
     def event_times(self) -> frozenset[str]:
-        """The time of the last row, where it is no further behind than the watermark is held back."""
+        """The measure with the time of the last row, if it lies behind the watermark by no more than its delay."""
         # Without WITHIN a match that waits may become certain at any later time: nothing bounds the delay.
         if self.corrects or self.by != "row" or not (self.is_prompt or self.definition.within >= 0):
             return frozenset()

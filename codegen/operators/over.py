@@ -130,7 +130,7 @@ class Over(TimedRowsNode):
     def changelog(self) -> tuple[str, ...]:
         if self.by:
             return ("I",)
-        # A row that comes changes the values of rows around it.
+        # A row that arrives changes the values of rows around it.
         kinds = {"I", "UA"} | ({"UB"} if self.update_before else set())
         return sort_kinds(kinds | (set() if self.never_deletes else {"D"}))
 

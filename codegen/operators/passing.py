@@ -1,4 +1,4 @@
-"""Nodes of whose rows is known what is known of their inputs' rows."""
+"""Base classes of nodes that derive their traits from those of their inputs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from aggloom.codegen.operators.base import Key, Node, Pruner, Trend, constant
 
 
 class Passing(Node):
-    """A node that neither adds nor takes away rows: what is known of its input holds for it, too."""
+    """A node that neither adds nor removes rows: it has the traits of its input."""
 
     input: Node
 
@@ -36,7 +36,7 @@ class Passing(Node):
 
 
 class Extending(Node):
-    """A node that puts columns beside those of its input's rows; what is known of these holds as far as they leave."""
+    """A node that adds columns to its input's rows; the traits of the input hold for the columns that it keeps."""
 
     input: Node
     columns: Key
@@ -74,7 +74,7 @@ class Extending(Node):
 
 
 class AccumulatorRows(Passing):
-    """A node that accumulators leave: of their rows is known what is known of those that they were made of."""
+    """A node that emits accumulators, with the traits of the rows that they are made of."""
 
     @property
     def changelog(self) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ class TableCall(ABC):
 
     @abstractmethod
     def data(self) -> dict[str, Any]:
-        """Return what tells it from other calls over the same columns, as JSON can hold it."""
+        """Return what distinguishes it from other calls over the same columns, as JSON can hold it."""
 
 
 @dataclass(frozen=True)

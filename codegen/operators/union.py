@@ -102,7 +102,7 @@ class Union(Node):
 
     @property
     def lineage(self) -> str:
-        # How many inputs there are tells unions of other shapes apart.
+        # How many inputs there are distinguishes unions of other shapes.
         return f"union {len(self.parts)}"
 
     @property

@@ -46,7 +46,7 @@ class PlanOptions:
     Of windows in SQL: early_fire_*, late_fire_*: whether a window emits results before its end and after it, and
     how long after the row that changes them; 0 is with every row. allow_lateness: how long after its end a window
     still takes rows. local_time_zone: on whose clocks windows over instants lie. source_idle_timeout: after how long
-    without rows a source holds back the watermark no more; 0 is never. late_rows: whether rows that come too late for
+    without rows a source holds back the watermark no more; 0 is never. late_rows: whether rows that arrive too late for
     the windows of the last aggregate, or for the first row by event time, are handed out. rank_cache_size: taken so
     that Flink's scripts run; ranks have no cache beside their state, so that it changes nothing.
 

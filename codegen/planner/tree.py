@@ -131,7 +131,7 @@ def settings(options: dict[str, Any]) -> list[str]:
 
 
 def list_node_words(node: Mapping[str, Any], *skipped: str) -> list[str]:
-    """The details of a described node as they stand in its line, each on one line; some can be left out."""
+    """The details of a described node as they are in its line, each on one line; some can be left out."""
     details = {**node["details"], "changelogMode": node["changelog_mode"]}
     words = []
     for name, value in details.items():

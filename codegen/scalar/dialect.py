@@ -152,7 +152,7 @@ def _parse_cast(name: str) -> Callable[[Any], Any]:
 
 
 def _commas(tokens: list[Token]) -> int:
-    """Count the commas that stand in no brackets."""
+    """Count the commas that are in no brackets."""
     depth = count = 0
     for token in tokens:
         depth += token.token_type in (TokenType.L_PAREN, TokenType.L_BRACKET)

@@ -55,7 +55,7 @@ def make_similar(text: Any, pattern: Any, escape: Any) -> exp.Expression:
     if not isinstance(pattern, exp.Literal) or not pattern.is_string or len(sign) > 1:
         return exp.SimilarTo(this=text, expression=pattern)
     java = similar_to_java(pattern.name, sign)
-    # SIMILAR TO matches the whole text, RLIKE finds a part of it. \z is the very end, $ may stand before a line's
+    # SIMILAR TO matches the whole text, RLIKE finds a part of it. \z is the very end, $ may precede a line's
     # end.
     return exp.RegexpLike(this=text, expression=exp.Literal.string(f"^(?:{java})\\z"))
 

@@ -199,7 +199,7 @@ def _decode_type(arguments: Arguments) -> pa.DataType:
     """DECODE(bytes, charset), or DECODE(x, search, result, ..., default)."""
     if len(arguments) < 3:
         return pa.string()
-    # Results stand behind each search value, and the default, if there is one, is last.
+    # Results follow each search value, and the default, if there is one, is last.
     places = list(range(2, len(arguments), 2))
     return arguments.common([*places, len(arguments) - 1] if len(arguments) % 2 == 0 else places)
 

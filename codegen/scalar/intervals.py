@@ -1,6 +1,6 @@
 """Times that are moved by MAKE_INTERVAL(..) and its kin, and the bucket of an interval's length in which a time is.
 
-No column is an interval: one stands beside a time, by which it is moved.
+No column is an interval: one is beside a time, by which it is moved.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Final
 
 _ENDS: Final = "\\n\\r\\u0085\\u2028\\u2029"
 _DOT: Final = f"[^{_ENDS}]"
-# Java's $ stands before the last line's end, too, and \r\n is one end: never between the two.
+# Java's $ precedes the last line's end, too, and \r\n is one end: never between the two.
 _DOLLAR: Final = r"(?=(?:\r\n|(?<!\r)\n|[\r\u0085\u2028\u2029])?\Z)"
 _POSIX: Final = {
     "Lower": "a-z",

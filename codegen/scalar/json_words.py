@@ -21,7 +21,7 @@ WRAPPERS: Final = {
 
 
 class JsonWords:
-    """The arguments of one call with words, read from a parser that stands behind its opening parenthesis."""
+    """The arguments of one call with words, read from a parser that has passed its opening parenthesis."""
 
     def __init__(self, parser: Any) -> None:
         self._parser = parser
@@ -110,7 +110,7 @@ class JsonWords:
         return parts
 
     def _name(self) -> Any:
-        """A name, after which a colon may stand before its value."""
+        """A name, after which a colon may precede its value."""
         self._parser.COLON_IS_VARIANT_EXTRACT = False
         try:
             return self._parser._parse_bitwise()

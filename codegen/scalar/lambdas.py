@@ -1,6 +1,6 @@
 """Functions that take a function of an item: its body is lowered over a batch of all items at once.
 
-The batch has the item under its name, and beside it the columns of the row that the item stands in.
+The batch has the item under its name, and beside it the columns of the row that the item is in.
 """
 
 from __future__ import annotations

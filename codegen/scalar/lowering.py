@@ -193,7 +193,7 @@ class ExpressionLowering:
 
 
 def bracket_depth(text: str) -> int:
-    """Return the depth to which brackets stand in each other."""
+    """Return the depth to which brackets are nested."""
     depth = deepest = 0
     for bracket in _BRACKETS.findall(text):
         depth += 1 if bracket in "([" else -1

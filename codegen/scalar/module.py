@@ -1,6 +1,6 @@
 """A filter and a projection as one Python module: `where(rows)` and `select(rows)`; each input is an argument.
 
-What both compute stands in columns that `extend(rows)` puts beside those of the rows. READ: the columns that `select`
+What both compute is in columns that `extend(rows)` puts beside those of the rows. READ: the columns that `select`
 reads, where that is known.
 """
 

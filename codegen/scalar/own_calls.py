@@ -68,7 +68,7 @@ def _is_variant(node: exp.Expression, types: Mapping[str, pa.DataType]) -> bool:
 
 @dataclass
 class OwnCalls:
-    """The calls of some expressions that a worker computes, by the column that stands in their place.
+    """The calls of some expressions that a worker computes, by the column that is in their place.
 
     start: how the columns' names begin; no other column of the rows may. types: those of the rows' columns by name.
     zone: the session's time zone. tried: the columns that are NULL in rows for which the call fails.
@@ -128,7 +128,7 @@ class OwnCalls:
             for each in node.iter_expressions()
             if isinstance(each, exp.Lambda)
         )
-        # What stands in a lambda is computed with the function that the lambda is given to.
+        # What is in a lambda is computed with the function that the lambda is given to.
         if not (in_lambda or is_strict_call(node)) or node.find_ancestor(exp.Lambda) is not None:
             return False
         # An argument that only Spark evaluates takes the call along: no other engine can run such a query.

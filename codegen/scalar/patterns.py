@@ -136,7 +136,7 @@ def _replace(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     names = _REFERENCE.findall(re.sub(r"\\.", "", text, flags=re.S))
     if any(not name or int(name[0]) > count_groups(regex) for name in names):
         raise unsupported_error(node, NEEDS_SPARK)
-    # An odd number of backslashes at the end: the last one stands before nothing, which Java refuses.
+    # An odd number of backslashes at the end: the last one precedes nothing, which Java refuses.
     if re.search(r"(?:^|[^\\])(?:\\\\)*\\$", text):
         raise unsupported_error(node, NEEDS_SPARK)
     return _by_regex("replace", _TEXT, node, low.text(operand), regex, low.lower(new))

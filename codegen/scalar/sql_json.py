@@ -24,7 +24,7 @@ _SCALARS: Final = (
     *(pa.float32(), pa.float64()),
 )
 RAW: Final = ("json", "json_object", "json_array", "json_object_absent", "json_array_null")
-"""Functions whose result stands in another JSON as it is, not as a text."""
+"""Functions whose result is in another JSON as it is, not as a text."""
 
 
 def _path(node: exp.Expression, whole: exp.Expression) -> Path:

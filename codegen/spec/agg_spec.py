@@ -105,7 +105,7 @@ class AggSpec(SpecContent):
         return hash(self.to_json())
 
     def __repr__(self) -> str:
-        """One line: what is counted by what, over what, and the digest that tells it from others."""
+        """One line: what is counted by what, over what, and the digest that distinguishes it from others."""
         calls = ", ".join(call.text for call in self.calls[:_SHOWN])
         keys = ", ".join(self.group_by[:_SHOWN]) or "nothing"
         more = [len(self.calls) - _SHOWN, len(self.group_by) - _SHOWN]
@@ -176,7 +176,7 @@ class AggSpec(SpecContent):
     @property
     def digest(self) -> str:
         """Sixteen hex digits that stand for exactly this spec."""
-        # It names files, state and modules: 64 bits are enough to tell the specs of a user apart.
+        # It names files, state and modules: 64 bits are enough to distinguish the specs of a user.
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
 
     @property

@@ -100,7 +100,7 @@ class _Lowering:
         if keys[0].args.get("desc") and self.entry.name in _DESCENDING:
             raise self._error(f"takes no DESC: {_DESCENDING[self.entry.name]}", keys[0])
         self.descending = bool(keys[0].args.get("desc"))
-        # Of ordered-set functions the argument stands in WITHIN GROUP, and is the first.
+        # Of ordered-set functions the argument is in WITHIN GROUP, and is the first.
         self.items.insert(0, keys[0].this)
 
     def _read_second(self) -> None:

@@ -39,7 +39,7 @@ _LIKE = (TokenType.LIKE, TokenType.ILIKE)
 
 
 class CallNode(exp.Expression, exp.Func):  # type: ignore[misc]
-    """An aggregate call: the name as written, what stands in its parentheses, and the clauses after them.
+    """An aggregate call: the name as written, what is in its parentheses, and the clauses after them.
 
     order, within: an exp.Order. nulls: "ignore" or "respect". on_null: "null" or "absent". filter: a condition.
     """
@@ -58,7 +58,7 @@ class CallNode(exp.Expression, exp.Func):  # type: ignore[misc]
 
 class _Parser(MatchParser):
     KEEPS_CHAR: ClassVar = True
-    # The word stands behind a table's name, of which it is no alias.
+    # The word follows a table's name, of which it is no alias.
     ID_VAR_TOKENS = {*MatchParser.ID_VAR_TOKENS, TokenType.MATCH_CONDITION}  # noqa: RUF012
     FUNC_TOKENS = {*MatchParser.FUNC_TOKENS, TokenType.MATCH_CONDITION}  # noqa: RUF012
 
@@ -126,7 +126,7 @@ class _Parser(MatchParser):
             return False
         if find(token.text) is None and canonical(token.text) not in REFUSED:
             return False
-        # ANY and SOME also stand before LIKE's list and before a subquery.
+        # ANY and SOME also precede LIKE's list and a subquery.
         inside = self._tokens[self._index + 2 :][:1]
         return token.token_type not in self.SUBQUERY_PREDICATES or not (
             self._prev.token_type in _LIKE

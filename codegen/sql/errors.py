@@ -88,7 +88,7 @@ def _underline(message: str, sql: str, where: Place) -> str:
     if isinstance(where, exp.Func) and place is not None:
         start = place[0]
         if "start" not in where.meta and not isinstance(where, exp.Anonymous):
-            # The parser knows the function by a name of its own; the user's stands before the arguments.
+            # The parser knows the function by a name of its own; the user's precedes the arguments.
             name = re.search(r"\w+\s*\($", sql[:start])
             start = start if name is None else name.start()
         place = start, _find_call_end(sql, start, place[1])

@@ -68,7 +68,7 @@ def _count(node: exp.Expression) -> int:
 def sets_of(group: exp.Group) -> list[Keys]:
     """The sets of a GROUP BY: what stands side by side is combined.
 
-    Spark's GROUP BY a, b GROUPING SETS (..), without a comma, means the sets alone: what stands before lists the keys.
+    Spark's GROUP BY a, b GROUPING SETS (..), without a comma, means the sets alone: what precedes lists the keys.
     """
     if alone := group.args.get("grouping_sets"):
         return [keys for node in alone for keys in _sets(node)]
@@ -78,7 +78,7 @@ def sets_of(group: exp.Group) -> list[Keys]:
             if node.expressions:
                 parts.append(_sets(node))
             else:
-                # WITH ROLLUP, WITH CUBE: over all that stands before.
+                # WITH ROLLUP, WITH CUBE: over all that precedes.
                 whole = [each for keys in parts for each in keys]
                 parts = [_combine_items(clause, whole)]
     return [tuple(key for part in chosen for key in part) for chosen in product(*parts)]

@@ -107,7 +107,7 @@ def _names_of(select: exp.Select) -> Iterator[str]:
 
 
 def _names_to_the_left(select: exp.Select, join: exp.Join) -> set[str]:
-    """The names of the tables that stand before a join."""
+    """The names of the tables that precede a join."""
     left = {select.args["from_"].this.alias_or_name.casefold()}
     for each in select.args["joins"]:
         if each is join:

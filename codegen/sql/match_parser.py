@@ -1,4 +1,4 @@
-"""The parser of MATCH_RECOGNIZE, which stands behind a table or a sub-query in FROM.
+"""The parser of MATCH_RECOGNIZE, which follows a table or a sub-query in FROM.
 
 The source becomes an exp.Table around a MatchCall, so that all else that reads a FROM sees one table.
 """
@@ -25,7 +25,7 @@ _ROWS: Final = (
 
 
 class MatchCall(exp.Expression):  # type: ignore[misc]
-    """MATCH_RECOGNIZE over a table: what stands in its parentheses.
+    """MATCH_RECOGNIZE over a table: what is in its parentheses.
 
     rows: the words that say which rows a match has. skip: those behind AFTER MATCH SKIP, and the variable if there is
     one. pattern: the text of PATTERN, as an exp.Literal that knows its place. subsets: by name the variables.
@@ -60,7 +60,7 @@ class MatchFunction(exp.Expression, exp.Func):  # type: ignore[misc]
 class MatchParser(WindowParser):
     """Spark's parser with window functions and MATCH_RECOGNIZE."""
 
-    # It stands behind one table of FROM, not behind all of them.
+    # It follows one table of FROM, not all of them.
     QUERY_MODIFIER_PARSERS: ClassVar = {
         kind: parse
         for kind, parse in WindowParser.QUERY_MODIFIER_PARSERS.items()

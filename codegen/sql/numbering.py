@@ -180,7 +180,7 @@ def _read_windows(tree: exp.Select, windows: list[exp.Window]) -> NumberingQuery
         else:
             selected.append(item)
     qualify = plain.tree.args.get("qualify")
-    # What stands beside the number is looked up without it.
+    # What is beside the number is looked up without it.
     others = [each for each in selected if each.alias != number or not is_selected]
     plain.tree.set("expressions", others)
     partition = tuple(dict.fromkeys(plain.column(each, sign) for each in parts))

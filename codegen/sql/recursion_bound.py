@@ -34,7 +34,7 @@ def _count_by(query: RecursiveQuery, place: int, names: Sequence[str]) -> int | 
     steps = [_advance(step, query, place, names) for step in query.steps]
     moves = [each for each in steps if each is not None]
     first = [each for each in starts if each is not None]
-    # A branch or a step of which nothing is known could go on without an end.
+    # A branch or a step of which nothing is known could continue without an end.
     if len(first) < len(starts) or len(moves) < len(steps):
         return None
     signs = {addend > 0 for addend, _ in moves}

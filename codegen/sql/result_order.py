@@ -21,7 +21,7 @@ class ResultOrder:
     """The columns by which the rows of a result are sorted before they are shown.
 
     items: columns of the result, the most important first. hidden: those that only the order reads; they are the last
-    columns of the result and are not shown. place: where ORDER BY stands in the text.
+    columns of the result and are not shown. place: where ORDER BY is in the text.
     """
 
     items: tuple[SortItem, ...] = ()

@@ -259,7 +259,7 @@ class Scope:
                 part.set("expressions", index)
 
     def _are_places(self, part: exp.Bracket) -> bool:
-        """Tell whether what stands in brackets are numbers, and no names of fields."""
+        """Tell whether what is in brackets are numbers, and no names of fields."""
         return all(pa.types.is_integer(infer(each, self.types)) for each in part.expressions)
 
     def find(self, name: str) -> str | None:
@@ -326,7 +326,7 @@ def path(node: exp.Expression) -> list[str]:
 
 
 def _read_fields(tree: exp.Expression) -> exp.Expression:
-    """The expression with fields in brackets where a dot stands behind a value: `f(x).a`, `a[0].b`."""
+    """The expression with fields in brackets where a dot follows a value: `f(x).a`, `a[0].b`."""
     root = exp.paren(tree, copy=False)
     # The innermost first: of `f(x).a.b` the field a.
     for dot in reversed(list(root.find_all(exp.Dot))):

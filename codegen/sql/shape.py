@@ -257,7 +257,7 @@ def without_pivots(source: exp.Expression) -> exp.Expression:
 
 
 def check_source(table: exp.Expression) -> None:
-    """Refuse what stands in FROM and is neither a query nor a table or a window function, or has more to it."""
+    """Refuse what is in FROM and is neither a query nor a table or a window function, or has more to it."""
     if isinstance(table, exp.Subquery | exp.Values):
         for key, value in table.args.items():
             if value and key not in _DERIVED[type(table)]:

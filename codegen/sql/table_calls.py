@@ -36,7 +36,7 @@ class TableFunction:
     """A table function in FROM, as it was written.
 
     name: the function in capitals. ordinality: rows are to be numbered. alias, columns: the names that it is given, if
-    any. hidden: it stands in SELECT, so that its columns are found by its alias alone.
+    any. hidden: it is in SELECT, so that its columns are found by its alias alone.
     """
 
     place: exp.Expression

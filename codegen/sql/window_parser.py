@@ -97,7 +97,7 @@ class WindowParser(ScalarSpark.Parser):
         return shape == [[TokenType.TABLE, TokenType.L_PAREN], [TokenType.L_PAREN]]
 
     def _starts_table_function(self) -> bool:
-        """Tell whether a function of tables is next: by its name, or as TABLE or an argument's name stands in it."""
+        """Tell whether a function of tables is next: by its name, or as TABLE or an argument's name is in it."""
         if self._next.token_type != TokenType.L_PAREN:
             return False
         if self._curr.text.upper() in TABLE_FUNCTIONS:

@@ -270,7 +270,7 @@ def _unit(node: exp.Expression) -> str:
 
 
 def _span_length(value: str, first: str, last: str) -> int:
-    """`'1 02:30' DAY TO MINUTE`: the numbers stand in the order of the units."""
+    """`'1 02:30' DAY TO MINUTE`: the numbers are in the order of the units."""
     _refuse_uneven(first)
     # The sign is of the whole length, not of its first number.
     sign = -1 if value.strip().startswith("-") else 1

@@ -48,7 +48,7 @@ def _take_value(query: exp.Subquery) -> None:
     select, parent = query.unnest(), query.parent
     if not isinstance(select, exp.Select) or len(select.expressions) != 1:
         return
-    # LIMIT and the like may also stand behind the parentheses around it.
+    # LIMIT and the like may also follow the parentheses around it.
     wrappers = [each for each in query.find_all(exp.Subquery) if each.unnest() is select]
     if any(_has_clauses(each, "this") for each in wrappers) or _has_clauses(select, "expressions"):
         return
@@ -110,7 +110,7 @@ def _number_rows(select: exp.Select, distinct: exp.Distinct) -> None:
     terms = [_as_written(each, select) for each in order.expressions] if order is not None else []
     texts = {text_of(key) for key in keys}
     leading = 0
-    # The keys may stand in any order, but before all else: so one order serves the groups and the first row in each.
+    # The keys may be in any order, but before all else: so one order serves the groups and the first row in each.
     while leading < len(terms) and text_of(bare(terms[leading].this)) in texts:
         leading += 1
     leading_texts = {text_of(bare(each.this)) for each in terms[:leading]}
@@ -124,7 +124,7 @@ def _number_rows(select: exp.Select, distinct: exp.Distinct) -> None:
         if select.args.get(clause):
             fix = "put it around a sub-query with the DISTINCT ON"
             raise refusal(span(on), f"{clause.upper()} beside DISTINCT ON is", fix)
-    # The keys are in PARTITION BY: what stands behind them orders the rows of one key.
+    # The keys are in PARTITION BY: what follows them orders the rows of one key.
     number = exp.Window(
         this=CallNode(this="ROW_NUMBER", distinct=False),
         partition_by=[key.copy() for key in keys],

@@ -21,7 +21,7 @@ class Rolling(Aligned):
 
     A horizon holds the rows of so long before the last step that the watermark, or the clock, has passed. A result is
     replaced when rows come into a horizon or leave it, also without a new row, and is retracted when its key has no
-    row left. A row that comes late corrects the horizons that it is in.
+    row left. A row that arrives late corrects the horizons that it is in.
 
     Example:
         >>> import aggloom as al

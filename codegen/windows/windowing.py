@@ -32,7 +32,7 @@ class Windowing:
     assigner: which windows a row belongs to. trigger: when they fire (None: the assigner's own). evictor: which rows
     stay. allowed_lateness: how long after its end, by the watermark, a window still takes rows, in milliseconds or as
     text; each then brings an update of the result that was emitted. updates: results come as -U and +U where a window
-    fires again, rather than as more rows; None: where it can fire again at all. late_rows: whether rows that come too
+    fires again, rather than as more rows; None: where it can fire again at all. late_rows: whether rows that arrive too
     late are emitted. function: what windows emit besides the calls, from all of their rows.
 
     Example:

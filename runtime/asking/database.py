@@ -83,7 +83,7 @@ def describe_query(snapshots: Mapping[str, Snapshot], sql: str) -> tuple[pa.Sche
     """The columns of a query and the number of its parameters; raises as `ask`."""
     with _connect(snapshots, sql, MEMORY) as connection:
         statement = _only_select(connection, sql)
-        # Parameters are counted on the parsed text, as a question mark may stand in a literal.
+        # Parameters are counted on the parsed text, as a question mark may be in a literal.
         count = len(connection.extract_statements(statement)[0].named_parameters)
         text = statement.strip().rstrip(";")
         # EXPLAIN, SHOW and the like cannot be sub-queries; they are small enough to be run.

@@ -163,7 +163,7 @@ def _contents(look: Look, files: list[Any]) -> pa.Table:
 
 
 def with_own_names(table: pa.Table) -> pa.Table:
-    """The table under names that are different, also to SQL, which does not tell cases apart."""
+    """The table under names that are different, also to SQL, which does not distinguish cases."""
     counts: dict[str, int] = {}
     names = []
     for name in table.column_names:

@@ -153,7 +153,7 @@ class _Names:
         types_of_fields = {
             each["name"]: self.walk(each["type"], inner) for each in schema["fields"]
         }
-        # Only while it is walked: the same record may stand in two fields of another.
+        # Only while it is walked: the same record may be in two fields of another.
         self._open.discard(full)
         fields = [{"name": name, "type": bare} for name, (bare, _) in types_of_fields.items()]
         node = SchemaNode(

@@ -14,7 +14,7 @@ def find_key(
 ) -> tuple[tuple[str, ...] | None, bool | None]:
     """The columns by which rows are written, and whether the changes contain each row that is replaced (None: unknown).
 
-    plan: of the query (None: not known). Raises SpecError where no key tells the rows apart and one is needed.
+    plan: of the query (None: not known). Raises SpecError where no key distinguishes the rows and one is needed.
     """
     where = f"sink {options.kind}"
     for name in key_columns or ():

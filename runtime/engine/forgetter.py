@@ -57,7 +57,7 @@ class Forgetter:
         return forgotten.retractions
 
     def check(self, fragments: Iterable[Fragment]) -> None:
-        """Raise CheckpointError if a text of the subject still stands in a state; nothing is written by then."""
+        """Raise CheckpointError if a text of the subject is still in a state; nothing is written by then."""
         for fragment in fragments:
             for part, operator in zip(fragment.spec.parts, fragment.operators, strict=True):
                 operator.snapshot()

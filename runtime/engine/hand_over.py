@@ -1,7 +1,7 @@
 """A query's checkpoint as one engine hands it over to another: one commit of the local engine with all that is known.
 
-The form is that of a checkpoint of the local engine, so that this engine goes on from it as it is. Spark begins from it
-in its first run (`runtime/spark/moving`).
+The form is that of a checkpoint of the local engine, so that this engine continues from it as it is. Spark begins from
+it in its first run (`runtime/spark/moving`).
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def write_checkpoint(root: Path, facts: HandOver, states: Iterable[BucketState])
         heads=heads,
         added=added,
     )
-    # Without this file the directory has no commit: a move that is killed before it leaves no state to go on from.
+    # Without this file the directory has no commit: a move that is killed before it leaves no state to continue from.
     # A commit has its rows in the order of the buckets, in which another engine need not give them.
     ordered = [row for _, each in sorted(rows.items()) for row in each]
     write_whole(root / "commits" / str(facts.batch), commit_pieces(commit, ordered))

@@ -139,7 +139,7 @@ class DurableNode:
     def _run(self, bundles: Sequence[Bundles], clock: Clock) -> Parts:
         """Run the buckets one after the other, or side by side where it is worth it."""
         clock = self._restrict_clock(clock)
-        called = self._spec.wakes and any(map(_has_rows, bundles))
+        called = self._spec.wakes_every_bucket and any(map(_has_rows, bundles))
         inputs = self._spec.inputs
         cast_bundles = [list(map(_cast_bundle, each, inputs)) for each in bundles]
         calls = [
@@ -246,7 +246,7 @@ class DurableBucket:
 
     def _is_first(self) -> bool:
         """True if nothing has run yet and the first bundle brings a change even without rows."""
-        return self._factory.fragment.always and self._store.head() is None
+        return self._factory.fragment.emits_without_rows and self._store.head() is None
 
     def _evolve(self, clock: Clock) -> Rows:
         """Carry the state of another version of the query over; return the changes that this brings."""
@@ -262,7 +262,7 @@ class DurableBucket:
 def _aggregate_rows(
     rows: Rows, handler: type[Any], keys: Sequence[int], buckets: int
 ) -> tuple[list[tuple[int, bytes]], list[tuple[int, Rows]]]:
-    """The accumulators of some rows by bucket, and what goes on as rows by bucket."""
+    """The accumulators of some rows by bucket, and the rows that are not aggregated, by bucket."""
     phase = LocalPhase(handler, keys, buckets)
     partials = [*phase.add(*rows), *phase.finish()]
     return partials, [

@@ -56,9 +56,9 @@ class QuerySettings:
     """Settings of a query on the local engine.
 
     sink: as of `write_changes`. watermarks: by table the event-time column and how far rows may be out of order.
-    key_columns: by which a sink tells rows apart. buckets: into how many parts state is cut. threads: that run them; 0:
-    one for each core. keep_open: whether windows stay open at the end of finite input. poll_seconds: how often sources
-    are asked for what is new. text: of the query. forgets: whether it is opened to forget a subject.
+    key_columns: by which a sink distinguishes rows. buckets: the number of parts of the state. threads: those that
+    run them; 0: one for each core. keep_open: whether windows stay open at the end of finite input. poll_seconds: how
+    often sources are asked for what is new. text: of the query. forgets: whether it is opened to forget a subject.
     """
 
     sink: str | Mapping[str, Any] | FunctionBatches = "console"
@@ -158,7 +158,7 @@ class LocalQuery:
 
     @property
     def has_ended(self) -> bool:
-        """True if the end of the input is behind the checkpoint: rows that come now are late."""
+        """True if the end of the input is behind the checkpoint: rows that arrive now are late."""
         last = self.checkpoint.last
         return last is not None and last.watermark >= AFTER_ALL
 
@@ -235,16 +235,16 @@ class LocalQuery:
                 ranges[name] = planned
         now = time.time_ns() // 1_000_000
         clock = Clock(now, self._watermarks.processing_time(now))
-        first = self._fresh and (self.plan.says_rows or self._always())
+        first = self._fresh and (self.plan.says_rows or self._emits_without_rows())
         if not (ranges or first or self._is_due(clock)):
             return None
         plan = BatchPlan(batch, ranges, now, clock.watermark)
         self.checkpoint.plan(plan)
         return plan
 
-    def _always(self) -> bool:
+    def _emits_without_rows(self) -> bool:
         """Tell whether the first bundle brings a change even without rows."""
-        return any(each.fragment.always for each in self._host.factories.values())
+        return any(each.fragment.emits_without_rows for each in self._host.factories.values())
 
     def _is_due(self, clock: Clock) -> bool:
         return any(node.is_due(clock) for node in self._host.nodes.values())

@@ -1,4 +1,4 @@
-"""The plan with which a query goes on from a checkpoint, where tables have gained columns since."""
+"""The plan with which a query continues from a checkpoint, where tables have gained columns since."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _make_float_reader(kind: str, dtype: pa.DataType) -> Reader:
-    """Return a reader of floats; those of 32 bits are decimals and texts by the digits that tell them apart."""
+    """Return a reader of floats; those of 32 bits are decimals and texts by the digits that distinguish them."""
 
     def format_float(value: float) -> str:
         return str(np.float32(value)) if kind == "float" else repr(value)

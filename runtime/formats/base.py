@@ -188,7 +188,7 @@ class Format(ABC):
     """A format of messages, made for one table.
 
     name: as users write it. summary: what it is, in a line of the documentation. options: the settings that it reads.
-    needs_keys: whether it cannot tell rows apart without `keys`. in_lines: whether files can hold it, a message a
+    needs_keys: whether it cannot distinguish rows without `keys`. in_lines: whether files can hold it, a message a
     line. separator: what is between key and value of a message in a file, unless an option says so. sends_notices:
     whether there are messages that have no row by their kind, such as heartbeats. facts: what its envelopes say
     beside the row, by Flink's words for METADATA.

@@ -26,7 +26,7 @@ READ_OPTIONS = {name.lower() for name in CSV_OPTIONS} | _NEEDLESS
 class CsvDialect:
     """The form of CSV files.
 
-    quote, comment: one character, or "" for none. escape: what stands before a quote in a quoted value, the quote
+    quote, comment: one character, or "" for none. escape: what precedes a quote in a quoted value, the quote
     itself unless an option says so; None: the quote, and no option said so. null: a text that is NULL beside the
     empty one. leading, trailing: whether blanks around a value are cut off. lenient: whether a column that a header
     lacks is NULL. is_named: whether an option says the separator, so that names of files do not. zero_dates: whether

@@ -108,7 +108,7 @@ class CsvReader:
         return start, len(names), places, change
 
     def _by_position(self, width: int) -> tuple[list[int | None], tuple[str, int] | None]:
-        """Return the places of columns without a header: a change column that is there stands before them."""
+        """Return the places of columns without a header: a change column that is there precedes them."""
         name, count = self.words.column, len(self.schema)
         if name is None or width <= count:
             return list(range(count)), None

@@ -146,7 +146,7 @@ class Records:
         return self.refusal(begin, until, f"text after a quoted value{hint}{self.hint()}")
 
     def _check_escapes(self, start: int, width: int) -> None:
-        """Refuse a text that reads otherwise where a backslash stands before quotes, as some writers put it."""
+        """Refuse a text that reads otherwise where a backslash precedes quotes, as some writers put it."""
         if not self._has_escapes():
             return
         doubled = list(self._each(self.dialect, start))
@@ -168,7 +168,7 @@ class Records:
                 raise self.refusal(begin, end, why)
 
     def _has_escapes(self) -> bool:
-        """Return true if backslashes stand before quotes, and no option says for what."""
+        """Return true if backslashes precede quotes, and no option says for what."""
         quote = self.dialect.quote
         return bool(quote) and self.dialect.escape is None and f"\\{quote}".encode() in self.text
 

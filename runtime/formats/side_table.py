@@ -19,7 +19,7 @@ from aggloom.errors import DataError, SpecError
 
 @dataclass(frozen=True)
 class SideTable:
-    """Directory of messages that could not be read. token: tells the tables of one directory apart."""
+    """Directory of messages that could not be read. token: distinguishes the tables of one directory."""
 
     directory: str
     token: str

@@ -272,7 +272,7 @@ class HandlerBase(HandlerColumns):
             others = np.arange(len(slots), dtype=np.int64)
         row = 0
         while row < len(slots):
-            # Before each call: a kernel that finds too little room returns the row to go on with.
+            # Before each call: a kernel that finds too little room returns the row to continue with.
             into.reserve_merge(other)
             with self._users_errors():
                 row = self.KERNELS.merge(into.state, slots, other.state, others, row)
@@ -284,7 +284,7 @@ class HandlerBase(HandlerColumns):
         state, n = self._current().state, len(slots)
         while row < n:
             with self._users_errors():
-                # A kernel that finds a list full returns the row to go on with.
+                # A kernel that finds a list full returns the row to continue with.
                 row = self.KERNELS.values(state, slots, out, row, n)
             out = self.enlarge_lists(out, row) if row < n else out
         return out

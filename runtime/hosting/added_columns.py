@@ -1,4 +1,4 @@
-"""Columns that tables have gained since a checkpoint was begun: what becomes of them in the query that goes on from it.
+"""Columns that tables have gained since a checkpoint was begun: what a query that continues from it does with them.
 
 The query of before is planned anew, over the tables as they were. If that is what the checkpoint belongs to, the query
 differs from it in nothing but columns that are carried along, and its state is that of the other with NULL in them.
@@ -69,7 +69,7 @@ class AddedColumns:
 
 
 class ResumedPlan(NamedTuple):
-    """The plan that a query goes on with; added: the columns that it carries and the checkpoint does not know."""
+    """The plan that a query continues with; added: the columns that it carries and the checkpoint does not know."""
 
     plan: Plan
     added: AddedColumns | None = None
@@ -89,7 +89,7 @@ def read_begun_query(checkpoint: str | Path, plans: str) -> Query | None:
 def resolve_added_columns(
     old: Query | None, plan: Plan, zone: str, describe: DescribePlan, begun: Query | None = None
 ) -> ResumedPlan:
-    """Return the plan with which a query goes on from a checkpoint, as its option added_columns says.
+    """Return the plan with which a query continues from a checkpoint, as its option added_columns says.
 
     old: the query that the checkpoint belongs to. begun: that which has begun a batch and not committed it. Raises
     StateMismatchError where its tables have gained columns that are refused, or that cannot be only carried; what else
@@ -151,7 +151,7 @@ def _find_new_columns(old: Query, plan: Plan) -> dict[str, set[str]]:
 
 
 def _is_known(old: Query, new: Query, factories: Factories, plan: Plan) -> bool:
-    """Tell whether a query may go on from the checkpoint of another as it is."""
+    """Tell whether a query may continue from the checkpoint of another as it is."""
     listed = [factories[place] for place in sorted(factories)]
     try:
         compare_operators(old, new, listed, plan.options.added_calls, warns=False)

@@ -19,7 +19,7 @@ def check_checkpoint(call: str, path: Any) -> None:
 
 
 def check_key_columns(call: str, key: Any) -> None:
-    """Raise SpecError unless the columns that tell rows apart, if given, are a list of names."""
+    """Raise SpecError unless the columns that distinguish rows, if given, are a list of names."""
     if isinstance(key, str):
         raise SpecError(f"{call}: key_columns is the text {key!r}; give a list of columns")
     is_list = isinstance(key, Sequence) and all(isinstance(name, str) for name in key)

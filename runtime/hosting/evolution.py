@@ -26,7 +26,7 @@ from aggloom.runtime.operators.comparison import (
     Description,
     check_fragments,
     compare,
-    takes_back,
+    may_retract,
 )
 from aggloom.runtime.operators.evolution import change_settings, evolve
 from aggloom.runtime.operators.fragment import Fragment, FragmentSpec, feeds_from, inputs_from
@@ -102,7 +102,7 @@ def compare_operators(
 ) -> list[tuple[str, int]]:
     """Return the calls that have changed, an operator a line, each with its number of buckets.
 
-    old, new: the query that the checkpoint knows, and the one that is to go on from it. A warning names what has
+    old, new: the query that the checkpoint knows, and the one that is to continue from it. A warning names what has
     changed above the operators, if `warns`. Raises StateMismatchError where anything else differs.
     """
     differing = compare_queries(old, new)
@@ -219,7 +219,7 @@ def _parts(
         parts = match_state(_spec(old), handler.spec(), handler.BACKEND)
     except StateMismatchError as error:
         raise StateMismatchError(f"{where}: {error}\n  - calls: {calls.line}") from None
-    if parts.empty and added_calls == "refuse" and takes_back(new):
+    if parts.empty and added_calls == "refuse" and may_retract(new):
         names = ", ".join(describe_call(call) for call in parts.empty)
         raise StateMismatchError(
             f"{where}: {names} cannot know the rows from before it was added, which may be retracted. Start over with "

@@ -1,6 +1,6 @@
 """The files that a query leaves in its checkpoint for those who watch it: its plan, and a line for each batch.
 
-Nothing that runs reads them: without them, or with damage in them, a query starts and goes on as ever. Whoever reads
+Nothing that runs reads them: without them, or with damage in them, a query starts and continues as ever. Whoever reads
 them takes them for untrusted, and they may be cut short while they are written: what cannot be read is left out.
 """
 

@@ -29,7 +29,7 @@ class LocalPhase:
     keys: the places of the columns by which rows find their bucket.
 
     The first rows are kept beside their accumulators. Where keys (and what views hold) are not clearly fewer
-    than rows, the rows go on as they are, and so do all that follow in this task. Few keys are split by bucket when
+    than rows, the rows continue as they are, and so do all that follow in this task. Few keys are split by bucket when
     their accumulators leave; many, and views, which take long to merge, have accumulators by bucket.
     """
 
@@ -67,7 +67,7 @@ class LocalPhase:
 
     def remaining_rows(self) -> list[Rows]:
         # The rows are let go of at the same time: a task holds them once.
-        """The rows that go on as they are."""
+        """The rows that continue as they are."""
         rows, self._first_rows = self._first_rows, []
         return rows
 

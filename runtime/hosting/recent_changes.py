@@ -1,7 +1,7 @@
 """The changes of the last batches, which a query leaves in its checkpoint for those who watch it.
 
-Nothing that runs reads them, and a disk that fails raises nothing: without them a query goes on as ever. Whoever reads
-them takes them for untrusted.
+Nothing that runs reads them, and a disk that fails raises nothing: without them a query continues as ever. Readers do
+not trust them.
 """
 
 from __future__ import annotations

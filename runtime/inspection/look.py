@@ -92,7 +92,7 @@ class Look:
                     entries,
                     row,
                     snapshot=opened.snapshot,
-                    moves_last=opened.spec.moves_last,
+                    moves_clock_last=opened.spec.moves_clock_last,
                 )
             # Only a key that was never there is a typing error; one that was deleted has a history.
             near = () if played.first or played.bundles else self._nearest(row)

@@ -52,10 +52,10 @@ def replay(
     key: pa.RecordBatch,
     *,
     snapshot: bytes = b"",
-    moves_last: bool = False,
+    moves_clock_last: bool = False,
 ) -> Replay:
-    """Replay a log for one key; make: an operator without state; moves_last: the clock moves after a bundle's rows."""
-    whole, alone = make(), _Alone(make(), key, moves_last)
+    """Replay a log for one key; make: an operator without state; moves_clock_last: the clock moves after the rows."""
+    whole, alone = make(), _Alone(make(), key, moves_clock_last)
     if snapshot:
         whole.restore(snapshot)
         alone.operator.restore(snapshot)
@@ -105,8 +105,8 @@ def times(clock: Clock) -> tuple[dt.datetime | None, dt.datetime | None]:
 class _Alone:
     """An operator that is given the changes of one key, one by one."""
 
-    def __init__(self, operator: Any, key: pa.RecordBatch, moves_last: bool) -> None:
-        self.operator, self.key, self.moves_last = operator, key, moves_last
+    def __init__(self, operator: Any, key: pa.RecordBatch, moves_clock_last: bool) -> None:
+        self.operator, self.key, self.moves_clock_last = operator, key, moves_clock_last
         self.parts: list[PartContents] = []
 
     def apply(self, entry: ReplayedEntry, whole: Any) -> Iterator[KeyChange]:
@@ -116,8 +116,8 @@ class _Alone:
         # Things that all keys of a bucket share, such as a number for the next row, are set as the bundle found them.
         self.operator.start_with(whole)
         # Where the clock moves after the rows, they must not see the new time.
-        clock = NO_TIME if self.moves_last else entry.clock
-        if not self.moves_last:
+        clock = NO_TIME if self.moves_clock_last else entry.clock
+        if not self.moves_clock_last:
             # Where the clock moves first, what it does is shown as a change of its own, before the rows.
             yield from self._clock(nothing, clock)
         columns = batch.columns[: self.key.num_columns]
@@ -129,7 +129,7 @@ class _Alone:
             cut = self._own_part(data)
             if cut is not None:
                 yield self._change("merged", cut[1], nothing, clock, (cut[0],))
-        if self.moves_last:
+        if self.moves_clock_last:
             yield from self._clock(nothing, entry.clock)
 
     def _clock(self, nothing: Any, clock: Clock) -> Iterator[KeyChange]:

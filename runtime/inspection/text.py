@@ -178,7 +178,7 @@ def _lines(change: KeyChange) -> Iterator[tuple[str, ...]]:
 
 
 def records_text(count: int | None) -> str:
-    """The number of records that a state is of, as it stands behind the state."""
+    """The number of records that a state is of, as it follows the state."""
     # No text for zero rows either: `not there` says it already.
     return f" ({count:,} record{'' if count == 1 else 's'})" if count else ""
 

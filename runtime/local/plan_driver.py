@@ -60,7 +60,7 @@ class FedPlan:
         self._mini_batch = MiniBatch(size, chosen.mini_batch_allow_latency)
         self._clock = Clock()
         self._unread: dict[str, str] = {}
-        self._follows = {
+        self._watermark_columns = {
             self._table(name): (column, milliseconds(f"watermark of {name}", delay))
             for name, (column, delay) in check_watermarks(watermarks).items()
         }
@@ -73,12 +73,12 @@ class FedPlan:
         self.history: list[tuple[str, Any]] = []
         self._buffer: list[tuple[str, Rows]] = []
         self._buffered = self._bundles = 0
-        self._owes_row = self._has_row_always = any(
-            isinstance(each, Stateful) and operator_of(each, plan.options).always
+        self._needs_first_bundle = self._emits_without_rows = any(
+            isinstance(each, Stateful) and operator_of(each, plan.options).emits_without_rows
             for each in walk(plan.root)
         )
         self._says_rows = plan.says_rows
-        self._owes_row = self._owes_row or self._says_rows
+        self._needs_first_bundle = self._needs_first_bundle or self._says_rows
         self.unreadable: list[tuple[Message, str]] = []
         self.notices = 0
         self._new: list[Change] = []
@@ -124,7 +124,7 @@ class FedPlan:
             self._watermarks.rows(name, self._clock.processing)
             self.history.append(("rows", (name, batch, codes)))
             self._buffer_rows(name, batch, codes)
-            self._follow(name, batch)
+            self._advance_watermark(name, batch)
 
     def read(
         self,
@@ -170,7 +170,7 @@ class FedPlan:
 
     def flush(self) -> None:
         """End the bundle; the first runs without rows too, where a global aggregate has its row over nothing."""
-        if not self._owes_row and not self._buffer:
+        if not self._needs_first_bundle and not self._buffer:
             return
         buffer, self._buffer, self._buffered = self._buffer, [], 0
         tables: dict[str, Rows] = {}
@@ -193,7 +193,7 @@ class FedPlan:
                 self._watermarks.advance(name, ms)
             if self._mini_batch.watermark(ms) or self._has_windows:
                 self.flush()
-            self._move(self._clock.processing)
+            self._move_clocks(self._clock.processing)
 
     def idle(self, table: str) -> None:
         """Let a table no longer hold back the watermark, until it has rows.
@@ -203,7 +203,7 @@ class FedPlan:
         with self._dropped.warn_after():
             self.flush()
             self._watermarks.idle(self._table(table))
-            self._move(self._clock.processing)
+            self._move_clocks(self._clock.processing)
 
     def processing_time(self, ms: int) -> None:
         """Set the clock; windows in processing time, and early and late results, fire by it.
@@ -215,7 +215,7 @@ class FedPlan:
             if self._mini_batch.processing_time(ms) or self._has_windows:
                 self.flush()
             self._watermarks.processing_time(ms)
-            self._move(ms)
+            self._move_clocks(ms)
 
     def end_of_input(self) -> None:
         """Say that no row comes any more: every window in event time fires."""
@@ -282,7 +282,7 @@ class FedPlan:
         does not have them.
         """
         self._buffer, self._buffered = [], 0
-        self._owes_row, self._says_rows = self._has_row_always, False
+        self._needs_first_bundle, self._says_rows = self._emits_without_rows, False
         self.pipeline.restore(data)
         self._is_restored = True
         self.history.append(("restore", data))
@@ -327,7 +327,7 @@ class FedPlan:
         self._dropped.silence()
 
     def close(self) -> None:
-        """Let the state go; a warning names the rows that were dropped since the last one."""
+        """Close the operators; a warning names the rows that were dropped since the last one."""
         with self._dropped.warn_after(ended=True):
             self.pipeline.close()
 
@@ -347,7 +347,7 @@ class FedPlan:
     def _run(self, tables: dict[str, Rows]) -> None:
         if self._says_rows:
             tables = {ONE_ROW: one_row(), **tables}
-        self._owes_row = self._says_rows = False
+        self._needs_first_bundle = self._says_rows = False
         changes = change_tuples(self.pipeline.process(tables, self._clock))
         self._bundles += bool(tables)
         if self._has_windows:
@@ -357,7 +357,7 @@ class FedPlan:
         if changes:
             self.history.append(("changes", changes))
 
-    def _move(self, now: int) -> None:
+    def _move_clocks(self, now: int) -> None:
         """Set the clocks, and let windows fire by them."""
         clock = Clock(now, self._watermarks.current)
         if clock == self._clock:
@@ -367,11 +367,11 @@ class FedPlan:
         if self._has_windows:
             self._run({})
 
-    def _follow(self, name: str, batch: pa.RecordBatch) -> None:
-        """Let the watermark follow the rows of a table, if it was asked to."""
-        if name not in self._follows or not batch.num_rows:
+    def _advance_watermark(self, name: str, batch: pa.RecordBatch) -> None:
+        """Advance the watermark of a table behind its rows, if the table has a watermark column."""
+        if name not in self._watermark_columns or not batch.num_rows:
             return
-        column, delay = self._follows[name]
+        column, delay = self._watermark_columns[name]
         self.watermark(watermark_behind(batch, column, delay), name)
 
     def _fold_changes(self) -> list[tuple[Any, ...]]:

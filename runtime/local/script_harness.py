@@ -15,7 +15,7 @@ from aggloom.runtime.local.harness import Harness
 class ScriptHarness(Mapping[str, Harness]):
     """The queries of a script, each in a harness under the name of the table that it writes into.
 
-    Rows, watermarks and clocks go to every query that reads the table. A SELECT that no INSERT INTO stands before has
+    Rows, watermarks and clocks go to every query that reads the table. A SELECT that no INSERT INTO precedes has
     its number among the queries as its name: "query 2".
 
     sql: the script. tables: columns of the tables that it does not create. watermarks, options: as of Harness.from_sql.

@@ -200,7 +200,7 @@ class OrderAxis:
 
     def at(self, place: int) -> float:
         """Return the place of a row on the axis; a number between those of two rows is between them."""
-        # A number between two rows stands before the next one, as a firing stands between its rows.
+        # A number between two rows precedes the next one, as a firing stands between its rows.
         return self._left + self._step * bisect_left(self._numbers, place)
 
     def ticks(self) -> list[tuple[float, str]]:

@@ -112,7 +112,7 @@ class Sessions(SpanBook):
 
 
 class ChangingSessions(SpanBook):
-    """Sessions over changes, which are made of the times that have rows; keeps: a time may owe rows."""
+    """Sessions over changes, which are made of the times that have rows; keeps: a time may have debts."""
 
     def __init__(self, story: Story, keeps: bool) -> None:
         super().__init__(story)

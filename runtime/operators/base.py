@@ -78,6 +78,12 @@ def split_blocks(
     return [view[start:end] for start, end in pairwise(starts)]
 
 
+def check_choice(option: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Raise AggloomError unless the value of an option is one of those that are allowed."""
+    if value not in allowed:
+        raise AggloomError(f"{option}={value!r} does not exist; use one of {', '.join(allowed)}")
+
+
 class StoredKeyState(NamedTuple):
     """The state of a key in one window, or of the key as a whole.
 
@@ -318,17 +324,17 @@ class OperatorSpec(OperatorSettings, ABC, Generic[NodeT]):
         return None
 
     @property
-    def wakes(self) -> bool:
+    def wakes_every_bucket(self) -> bool:
         """True if every bucket is called whenever any bucket has rows."""
         return False
 
     @property
-    def always(self) -> bool:
+    def emits_without_rows(self) -> bool:
         """True if its first bundle emits a change even without rows."""
         return False
 
     @property
-    def moves_last(self) -> bool:
+    def moves_clock_last(self) -> bool:
         """True if the clock moves after a bundle's rows."""
         return False
 
@@ -340,3 +346,17 @@ class OperatorSpec(OperatorSettings, ABC, Generic[NodeT]):
             return True
         entries = [spec.entry(call) for call in spec.calls]
         return any(entry.by_arrival or entry.user_defined for entry in entries)
+
+
+class ExpiringSpec(OperatorSpec[NodeT]):
+    """A spec with a state TTL: a key without a change for `state_ttl_ms` milliseconds is forgotten; 0: never."""
+
+    state_ttl_ms: int
+
+    @property
+    def ttl_ms(self) -> int:
+        return self.state_ttl_ms
+
+    @property
+    def time_mode(self) -> TimeMode:
+        return "ProcessingTime" if self.state_ttl_ms else "None"

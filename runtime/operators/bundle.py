@@ -154,8 +154,8 @@ class Applier:
     ) -> int:
         """Add up rows (batch, slots, retracts) and other states (target slots, state, its slots).
 
-        keeps_debts: a slot without rows stays as it is, for what it may owe. Returns how many orphan retractions were
-        dropped.
+        keeps_debts: a slot without rows stays as it is, since it may have debts. Returns the number of dropped orphan
+        retractions.
         """
         batch, slots, retracts = rows
         handler = state.handler

@@ -174,7 +174,7 @@ def _step_text(line: str) -> str:
     return f"{calls} GROUP BY {', '.join(spec.get('group_by', [])) or '()'}"
 
 
-def takes_back(description: Description) -> bool:
+def may_retract(description: Description) -> bool:
     """Tell whether rows that were there before may be retracted from the state."""
     lines = [each for each in description["below"] if isinstance(each, str)]
     sources = [each for each in lines if each.startswith(("scan ", "aggregate ", "window "))]

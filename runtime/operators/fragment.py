@@ -69,8 +69,8 @@ class Feed:
 class FragmentPart:
     """An operator of a fragment: its spec, its name in messages, its key, and its inputs, each of one or more feeds.
 
-    spread: those columns of its key by which rows lie in buckets, in the order of the exchanges. delay: by how many
-    milliseconds the watermark is held back for it.
+    spread: those columns of its key by which rows lie in buckets, in the order of the exchanges. delay: the
+    milliseconds by which its watermark is behind that of the node.
     """
 
     spec: OperatorSpec[Any]
@@ -161,14 +161,14 @@ class FragmentSpec:
         return modes.pop() if modes else "None"
 
     @property
-    def wakes(self) -> bool:
-        """True if every bucket is called whenever any bucket has rows."""
-        return any(spec.wakes for spec in self.specs)
+    def wakes_every_bucket(self) -> bool:
+        """True if every bucket is called whenever any of them has rows."""
+        return any(spec.wakes_every_bucket for spec in self.specs)
 
     @property
-    def always(self) -> bool:
+    def emits_without_rows(self) -> bool:
         """True if its first bundle emits a change even without rows."""
-        return self.root.always
+        return self.root.emits_without_rows
 
 
 class Fragment:
@@ -227,7 +227,7 @@ class Fragment:
     def next_timers(self) -> tuple[int | None, int | None]:
         """The next time at which something is due, by the watermark and by the clock; None: nothing is."""
         times = [
-            # An operator whose watermark is held back by a delay is due so much later on the watermark of the node.
+            # The watermark of an operator with a delay is behind that of the node, which calls it so much later.
             (event if event is None else event + part.delay, processing)
             for part, each in zip(self.spec.parts, self.operators, strict=True)
             for event, processing in [each.next_timers()]

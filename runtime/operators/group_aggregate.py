@@ -1,9 +1,9 @@
-"""The group-aggregate operator: a bundle of changes in, the changes of the aggregated table out.
+"""The group-aggregate operator: it turns a bundle of changes into the changes of the aggregated table.
 
-It knows no engine. Emission follows Flink's GroupAggFunction (per_record) and MiniBatchGroupAggFunction
-(mini_batch), except that a key is visible while it holds more than 0 rows and that an
-orphan retraction is judged row by row in both modes, so that the table never depends on the mode. A global aggregate
-of dialect spark is one row at all times (`AggSpec.one_row`): the first bundle, with rows or without, inserts it.
+It depends on no engine. Emission follows Flink's GroupAggFunction (per_record) and MiniBatchGroupAggFunction
+(mini_batch), except that a key is visible while it has more than 0 rows, and that an orphan retraction is judged row
+by row in both modes, so that the table never depends on the mode. A global aggregate of dialect spark always has one
+row (`AggSpec.one_row`): the first bundle, with rows or without, inserts it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from aggloom.codegen.planner import GroupAggregate, IncrementalAggregate, PlanOp
 from aggloom.errors import AggloomError, DataError
 from aggloom.runtime.handlers.handler import ResultPair
 from aggloom.runtime.operators.base import (
+    ExpiringSpec,
     InputBatch,
     OneInput,
-    OperatorSpec,
     Partials,
     StoredKeyState,
-    TimeMode,
+    check_choice,
 )
 from aggloom.runtime.operators.bundle import Applier, refuse_orphans
 from aggloom.runtime.operators.emitted_rows import fold_changes, fold_each_row
@@ -87,15 +87,15 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         emits_changes: bool = False,
         directory: Path | None = None,
     ) -> None:
-        _one_of("mode", mode, MODES)
-        _one_of("on_orphan_retraction", on_orphan_retraction, ORPHAN_POLICIES)
+        check_choice("mode", mode, MODES)
+        check_choice("on_orphan_retraction", on_orphan_retraction, ORPHAN_POLICIES)
         self.handler_class = handler_class
         self.mode, self.update_before = mode, update_before
         self.on_orphan_retraction = on_orphan_retraction
         self.state_ttl_ms = milliseconds("state_ttl", state_ttl)
         self.complete = complete
         self._emits_changes = emits_changes and bool(handler_class.EMITTED)
-        self._owing = on_orphan_retraction == "keep" and not complete
+        self._keeps_debts = on_orphan_retraction == "keep" and not complete
         self.state = KeyedState(
             handler_class, directory, stamps=("written",) if self.state_ttl_ms else ()
         )
@@ -107,7 +107,7 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         self.counters = {"rows": 0, "orphans_dropped": 0, "expired": 0, "emitted": 0}
 
     def check(self, inputs: Sequence[InputBatch], clock: Clock) -> _CheckedRows:
-        """Return the slots of rows (columns of the spec's handler_schema); old keys are forgotten before.
+        """Forget expired keys, and return the rows with their slots, in the columns of the spec's handler_schema.
 
         Partials of the input are accumulators from LocalAggregators of the same handler; they are merged after the
         rows. Raises OrphanRetractionError (policy error; the state is untouched), DataError.
@@ -254,7 +254,7 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
             self.state, np.concatenate([checked.slots, *targets]) if targets else checked.slots
         )
         rows = checked.batch, checked.slots, checked.retracts
-        policy = {"keep": keep, "keeps_debts": self._owing}
+        policy = {"keep": keep, "keeps_debts": self._keeps_debts}
         if self._emits_changes:
             dropped, results = fold_changes(
                 self.state, self._applier, touched, rows, merged, **policy
@@ -284,7 +284,7 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         records = self.state.records[touched]
         keep = self.on_orphan_retraction == "keep"
         empty = touched[records == 0 if keep else records <= 0]
-        if self._owing and self.handler.RETRACTING:
+        if self._keeps_debts and self.handler.RETRACTING:
             # Equally many rows were added and retracted, but perhaps not the same ones.
             empty = empty[self.state.accumulators.as_new(empty)]
             self.state.reset(empty)
@@ -317,14 +317,14 @@ class GroupAggOperator(OneInput, Step[_CheckedRows]):
         used = self.state.used_slots()
         expired = used[now >= self.state.stamps("written")[used] + self.state_ttl_ms]
         if len(expired):
-            # Accumulators first, while their slots are theirs: texts and blocks are given back.
+            # Accumulators first, while the slots are still in use: their texts and blocks are freed.
             self.state.reset(expired)
             self.counters["expired"] += len(expired)
             self.state.forget(expired)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupAggSpec(OperatorSpec[GroupAggregate | IncrementalAggregate]):
+class GroupAggSpec(ExpiringSpec[GroupAggregate | IncrementalAggregate]):
     """The description that a group aggregate is made from, besides its handler; see GroupAggOperator."""
 
     kind: ClassVar[str] = "group aggregate"
@@ -348,7 +348,7 @@ class GroupAggSpec(OperatorSpec[GroupAggregate | IncrementalAggregate]):
             spec=node.handlers[0],
             mode="mini_batch" if options.mini_batch_enabled else "per_record",
             update_before=getattr(node, "update_before", True),
-            # What merges has been found to hold no orphans, or to keep them.
+            # The planner merges accumulators only where there are no orphan retractions, or where they are kept.
             on_orphan_retraction="keep" if node.merges else options.on_orphan_retraction,
             complete=node.input.is_complete,
             state_ttl_ms=ttl,
@@ -378,18 +378,5 @@ class GroupAggSpec(OperatorSpec[GroupAggregate | IncrementalAggregate]):
         return self.spec.handler_schema
 
     @property
-    def ttl_ms(self) -> int:
-        return self.state_ttl_ms
-
-    @property
-    def always(self) -> bool:
+    def emits_without_rows(self) -> bool:
         return self.spec.one_row
-
-    @property
-    def time_mode(self) -> TimeMode:
-        return "ProcessingTime" if self.state_ttl_ms else "None"
-
-
-def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise AggloomError(f"{option}={value!r} does not exist; use one of {', '.join(allowed)}")

@@ -164,7 +164,7 @@ class KeyedState(SlotState):
         # One slot more than there are keys: what nothing uses is merged into it.
         table.reserve(1)
         new.resize(table.capacity)
-        # Merging clears what has no rows: what owes some is lifted over it. Insertions owe nothing and are not counted.
+        # Merging clears slots without rows: those with debts are moved away from zero. Insertions have no debts.
         in_debt = self.used_slots() if self.handler.RETRACTING else np.zeros(0, np.int64)
         in_debt = in_debt[old.records[in_debt] == 0]
         if in_debt.size:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from aggloom.codegen import ABSENT
 from aggloom.codegen.planner import Normalise, PlanOptions
 from aggloom.runtime.operators.absent_columns import AbsentColumns, absent_columns
-from aggloom.runtime.operators.base import OperatorSpec, StoredKeyState, TimeMode
+from aggloom.runtime.operators.base import ExpiringSpec, StoredKeyState
 from aggloom.runtime.operators.deduplicate.immediate import cast_rows, read_row_state
 from aggloom.runtime.operators.deduplicate.state import NONE, DeduplicateState
 from aggloom.runtime.operators.replacements import find_unlike, replace_rows
@@ -146,7 +146,7 @@ class NormaliseOperator(KeyedRowsOperator[DeduplicateState], KeyedStep):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NormaliseSpec(OperatorSpec[Normalise]):
+class NormaliseSpec(ExpiringSpec[Normalise]):
     """The description that a Normalise is made from; see NormaliseOperator."""
 
     kind: ClassVar[str] = "normalise"
@@ -190,11 +190,3 @@ class NormaliseSpec(OperatorSpec[Normalise]):
         flag = [pa.field("passes", pa.bool_())] if self.filtered else []
         names = [pa.field(ABSENT, pa.string())] if self.partial else []
         return pa.schema([*self.schema, *flag, *names])
-
-    @property
-    def ttl_ms(self) -> int:
-        return self.state_ttl_ms
-
-    @property
-    def time_mode(self) -> TimeMode:
-        return "ProcessingTime" if self.state_ttl_ms else "None"

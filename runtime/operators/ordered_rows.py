@@ -121,7 +121,7 @@ class OrderedRowsState(SortedState):
         self.tidy()
 
     def tidy(self) -> None:
-        """Give back what nothing stands in any more."""
+        """Free the memory that is not in use any more."""
         self.pool.sweep()
         if self._compacts and (self.table.is_airy or self.sorted.is_airy):
             self._compact()

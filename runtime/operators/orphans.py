@@ -1,6 +1,6 @@
-"""Orphan retractions: rows that are retracted and are not there, and what the policy makes of them.
+"""Orphan retractions: retractions of rows that are not stored, and the policy for them.
 
-"error" refuses them, "drop" counts them, "keep" holds each as a debt until its row comes and makes it good.
+"error" refuses them, "drop" counts them, "keep" stores each as a debt until its row arrives and pays it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class OrphanLedger:
     def cancel(
         self, slots: SlotArray, retracts: FlagArray, encode: Callable[[NumberArray], Encoded]
     ) -> Array:
-        """Let insertions make debts good; return the places of the changes that are left (int64[m], rising).
+        """Pay debts by insertions; return the places of the remaining changes (int64[m], rising).
 
         slots: int64[n], by change; retracts: bool[n]. encode: from places to the rows of these changes.
         """
@@ -60,12 +60,12 @@ class OrphanLedger:
         applied = self._debts.apply_encoded(slots[news], encode(news), np.ones(len(news), np.bool_))
         self._debts.free(applied.gone[applied.gone >= 0])
         left = np.ones(len(slots), np.bool_)
-        # An insertion that found a debt has made it good, and is no change for anybody.
+        # An insertion that has paid a debt changes nothing else.
         left[news[applied.outcomes != ORPHAN]] = False
         return np.flatnonzero(left)
 
     def add(self, slots: SlotArray, rows: Encoded) -> None:
-        """Hold orphans as debts of their slots (int64[n])."""
+        """Store orphans as debts of their slots (int64[n])."""
         assert self._debts is not None
         self._debts.apply_encoded(slots, rows, np.zeros(len(slots), np.bool_))
 

@@ -1,7 +1,7 @@
 """Settings of operators: frozen, keyword-only dataclasses, and the one codec that writes them as JSON and reads them.
 
 A checkpoint holds the settings with which its state was written. A field of type `Changing[..]` may differ when the
-query goes on from there; every other field is fixed by the state.
+query continues from there; every other field is fixed by the state.
 """
 
 from __future__ import annotations

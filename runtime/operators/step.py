@@ -1,8 +1,8 @@
-"""The step of operators: what all of them do alike with every bundle stands here, once.
+"""The step of operators: the part of processing a bundle that all operators share.
 
 A bundle is checked, then it changes the state, then it is counted. An error of the check leaves the state as it was;
 one of the change closes the operator. Operators that act with each bundle forget old keys and apply rows (`KeyedStep`);
-those that may hold rows back move a clock before the rows or after them (`ClockedStep`).
+those that may keep rows until a time move a clock before the rows or after them (`ClockedStep`).
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ class Step(Operator, Generic[P]):
 
     @abstractmethod
     def check(self, inputs: Sequence[InputBatch], clock: Clock) -> P:
-        """Return the part of a bundle that counts; raises DataError for a row that may not come."""
+        """Return the part of a bundle that changes the state; raises DataError for a row that is not allowed."""
 
     @abstractmethod
     def change(self, checked: P, clock: Clock) -> Rows:
-        """Bring a bundle and the clock into the state; return the changes that this brings."""
+        """Apply a bundle and the clock to the state; return the emitted changes."""
 
 
 class KeyedStep(OneInput, Step[Rows]):
-    """An operator of one input that says which rows may come (`check_rows`) and which changes they bring (`apply`).
+    """An operator of one input that defines which rows are allowed (`check_rows`) and what they change (`apply`).
 
     state_ttl_ms: a key that was not written for so long is forgotten, without a message; 0: never.
     """

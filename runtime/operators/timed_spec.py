@@ -8,17 +8,16 @@ from typing import Literal
 import pyarrow as pa
 
 from aggloom.codegen.planner import TimedRowsNode
-from aggloom.runtime.operators.base import NodeT, OperatorSpec, TimeMode
+from aggloom.runtime.operators.base import ExpiringSpec, NodeT, TimeMode
 from aggloom.runtime.operators.settings import Changing
 from aggloom.runtime.state.sort_key import SortColumn
 
 
-class WaitingSpec(OperatorSpec[NodeT]):
-    """is_chained: whether it waits for rows that come from below by the same watermark."""
+class WaitingSpec(ExpiringSpec[NodeT]):
+    """A spec of an operator that may wait for the watermark; is_chained: whether its input waits for the same one."""
 
     is_chained: bool
     late_rows: bool
-    state_ttl_ms: int
 
     @property
     def waits(self) -> bool:
@@ -27,21 +26,19 @@ class WaitingSpec(OperatorSpec[NodeT]):
 
     @property
     def ttl_ms(self) -> int:
-        # Where it waits its timers go by the watermark, and keys are forgotten when a bundle comes.
-        return 0 if self.waits else self.state_ttl_ms
+        # An operator that waits has timers by the watermark, and forgets keys when a bundle arrives.
+        return 0 if self.waits else super().ttl_ms
 
     @property
     def time_mode(self) -> TimeMode:
-        if self.waits:
-            return "EventTime"
-        return "ProcessingTime" if self.state_ttl_ms else "None"
+        return "EventTime" if self.waits else super().time_mode
 
     @property
     def late_columns(self) -> pa.Schema | None:
         return self.rows if self.late_rows else None
 
     @property
-    def moves_last(self) -> bool:
+    def moves_clock_last(self) -> bool:
         return self.is_chained
 
 

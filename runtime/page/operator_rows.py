@@ -51,7 +51,7 @@ def list_operators(
             # Without the first link, which leads to this row.
             list_links(place, operators, prefix, number)[1:],
         )
-        # By numbers: as texts 10 stands before 9.
+        # By numbers: as texts 10 precedes 9.
         for place in sorted(places, key=lambda place: [part.zfill(6) for part in place.split(".")])
     ]
 

@@ -44,7 +44,7 @@ def script() -> str:
 
 
 def policy(live: bool) -> str:
-    """Return a page's rights in a browser: only to show it and, live, run our script and ask where it came from."""
+    """Return the Content-Security-Policy of a page: a live page may run our script, and query its own server."""
     rules = [
         "default-src 'none'",
         "base-uri 'none'",

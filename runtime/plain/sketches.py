@@ -201,7 +201,7 @@ def _place(entries: list[Entry], word: Any) -> int:
 
 
 def _take(summary: Slot, word: Any, counts: list[int], gap: int) -> None:
-    """Add to an entry's counts; a new one stands in a gap."""
+    """Add to an entry's counts; a new one is in a gap."""
     entries = summary["entries"]
     at = _place(entries, word)
     # A new entry may have as many rows before it as the gap in which it stands had.

@@ -97,7 +97,7 @@ def _link_package(where: Path | None) -> Path:
 
 
 def _installation() -> str:
-    """Return the text that tells this Spark and this Java from others."""
+    """Return the text that distinguishes this Spark and this Java from others."""
     package = Path(pyspark.__file__).parent
     java = shutil.which(
         f"{os.environ['JAVA_HOME']}/bin/java" if "JAVA_HOME" in os.environ else "java"

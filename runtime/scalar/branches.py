@@ -53,7 +53,7 @@ def case(
         rows = rows[~known]
         reached = [each.filter(pc.invert(holds)) for each in reached]
     parts.append(array(default(*reached), len(rows)))
-    # Parts stand in the order of arms; sorting the rows they are of leads back to the order of rows.
+    # Parts are in the order of arms; sorting the rows they are of leads back to the order of rows.
     order = np.argsort(np.concatenate([*places, rows]), kind="stable")
     return pa.chunked_array(parts, dtype).combine_chunks().take(pa.array(order))
 

@@ -1,6 +1,6 @@
 """Documents of JSON as Jackson reads and writes them for Flink.
 
-Numbers keep their digits, of fields of one name the last counts, and what stands behind the first value is passed over.
+Numbers keep their digits, of fields of one name the last counts, and what follows the first value is passed over.
 Objects are written with their names in order.
 """
 

@@ -18,7 +18,7 @@ Body = Callable[..., Value]
 def _extend_batch(
     lists: Sequence[pa.Array], names: Sequence[str], rows: pa.RecordBatch, parents: pa.Array
 ) -> pa.RecordBatch:
-    """The rows of items: the item under its name, and the columns of the row that it stands in."""
+    """The rows of items: the item under its name, and the columns of the row that it is in."""
     outer_rows = rows.take(parents)
     # A name of the lambda's hides the column that is called so.
     hidden = [place for place, name in enumerate(rows.schema.names) if name not in names]
@@ -108,7 +108,7 @@ def fold(
         inner = _extend_batch([state.take(at), elements], names, rows, at)
         merged = array(merge(inner), len(longer)).cast(state.type)
         order = np.arange(len(counts))
-        # Rows that had an item take their new value, which stands behind all old ones.
+        # Rows that had an item take their new value, which follows all old ones.
         order[longer] = len(counts) + np.arange(len(longer))
         state = pa.concat_arrays([state, merged]).take(pa.array(order))
     return pc.if_else(pc.is_valid(lists), state, pa.scalar(None, state.type))

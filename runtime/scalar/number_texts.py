@@ -15,7 +15,7 @@ from aggloom.runtime.scalar.values import Value, by_row, row_by_row
 Group = tuple[bool, int]
 """A group of digits: True if it has exactly as many as the number says, False if at most."""
 _BLANK: Final = r"\t-\r\x1c-\x20\u1680\u2000-\u2006\u2008-\u200a\u2028\u2029\u205f\u3000"
-"""Blanks as Java knows them, which may stand anywhere among digits."""
+"""Blanks as Java knows them, which may be anywhere among digits."""
 _FAULT: Final = "the text does not have the form of the format"
 
 

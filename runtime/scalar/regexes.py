@@ -95,7 +95,7 @@ def split(text: str, pattern: str, limit: int = -1) -> list[str]:
     end = 0
     for match in compile_regex(pattern).finditer(text):
         if match.end() == 0:
-            # Nothing stands before a match without letters at the beginning.
+            # Nothing precedes a match without letters at the beginning.
             continue
         if 0 < limit <= len(pieces) + 1:
             break

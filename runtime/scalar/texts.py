@@ -37,7 +37,7 @@ def substring(value: Value, start: int, length: int | None = None) -> Value:
 
 
 def position(value: Value, substring: str) -> Value:
-    """Return the place at which a text first stands in another, counted in characters from 1; 0 if it does not."""
+    """Return the place at which a text first occurs in another, counted in characters from 1; 0 if it does not."""
     if pc.all(pc.string_is_ascii(value)).as_py() is not False and substring.isascii():
         return pc.add(pc.find_substring(value, substring), pa.scalar(1, pa.int32()))
     return row_by_row(lambda text: text.find(substring) + 1, pa.int32(), value)

@@ -123,7 +123,7 @@ def _merge_all(values: list[Any]) -> Schema:
 
 
 def _decimal_digits(value: Decimal) -> tuple[int, int]:
-    """The digits of a DECIMAL without the zeros at its end, and how many of them stand behind the point."""
+    """The digits of a DECIMAL without the zeros at its end, and how many of them follow the point."""
     whole, _, fraction = documents.decimal_text(value).lstrip("-").partition(".")
     return max(len((whole + fraction).lstrip("0")), len(fraction), 1), len(fraction)
 

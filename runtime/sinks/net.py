@@ -57,7 +57,7 @@ class NetRows:
 
     @cached_property
     def digest(self) -> str:
-        """Return the digest that tells these rows from any others, however they lie in memory."""
+        """Return the digest that distinguishes these rows from any others, however they lie in memory."""
         digest_so_far = hashlib.sha256(repr(self.rows.schema.names).encode(errors="replace"))
         digest_so_far.update(np.packbits(self.gone).tobytes())
         there = pa.array(~self.gone)

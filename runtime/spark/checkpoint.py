@@ -117,7 +117,7 @@ def _has_our_state(root: Path) -> bool:
 
 def _names(text: bytes, variable: bytes) -> bool:
     """Tell whether a record of Spark's names a state variable."""
-    # The record is JSON whose values are JSON in turn, so that quotes stand behind backslashes.
+    # The record is JSON whose values are JSON in turn, so that quotes follow backslashes.
     return b'\\"%s\\"' % variable in text
 
 

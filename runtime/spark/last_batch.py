@@ -46,7 +46,7 @@ def plan_last_batch(spark: SparkSession, query: StreamingQuery) -> bool:
 
 
 def has_ended(checkpoint: str | Path) -> bool:
-    """Tell whether a local checkpoint has its last batch behind it, or planned: rows that come now are late."""
+    """Tell whether a local checkpoint has its last batch behind it, or planned: rows that arrive now are late."""
     if not is_local(checkpoint):
         return False
     root = local(checkpoint)

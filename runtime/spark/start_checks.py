@@ -50,7 +50,7 @@ _log = logging.getLogger("aggloom")
 
 
 def resume_changelog(df: DataFrame, checkpoint: str | Path) -> DataFrame:
-    """Return the changelog that goes on from a checkpoint, in which its tables may have fewer columns."""
+    """Return the changelog that continues from a checkpoint, in which its tables may have fewer columns."""
     query = find_lowering(df)
     if query is None or not is_local(checkpoint):
         return df

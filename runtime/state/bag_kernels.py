@@ -208,7 +208,7 @@ def take_rows(
 
 @kernel
 def walk_slots(bag: BagArrays, slots: Array, cursor: Array, positions: Array, ids: Array) -> int:
-    """Fill the pairs from a cursor (position, link to go on with or 0) on; how many there are."""
+    """Fill the pairs from a cursor (position, link to continue with or 0) on; how many there are."""
     # Two numbers are the whole state of a walk: a slot with millions of rows is read in pieces of fixed size.
     pairs, position, link = np.int64(0), cursor[0], cursor[1]
     while position < len(slots) and pairs < len(ids):

@@ -41,12 +41,12 @@ class IdentifiedRows(ABC):
         self.index = RowIndex(arena, f"{name}.index", identity)
 
     def fit(self) -> None:
-        """Bring what stands beside rows to their number, after rows were stored that no index names."""
+        """Bring what is beside rows to their number, after rows were stored that no index names."""
         self._fit()
 
     @abstractmethod
     def _fit(self) -> None:
-        """Bring what stands beside rows to their capacity."""
+        """Bring what is beside rows to their capacity."""
 
     @property
     def is_indexed(self) -> bool:

@@ -63,7 +63,7 @@ def before_key(arrival: int) -> int:
 
 @kernel
 def _same_key(tree: Tree, entry: int, word: int, arrival: int) -> bool:
-    # The lower 60 bits tell equals apart, so they are shifted out. `>>` keeps the sign: a tier may be -1.
+    # The lower 60 bits distinguish equals, so they are shifted out. `>>` keeps the sign: a tier may be -1.
     return tree.heap[entry] == word and tree.heap[entry + 3] >> TIER == arrival >> TIER
 
 

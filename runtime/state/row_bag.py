@@ -96,7 +96,7 @@ class RowBag(IdentifiedRows):
         return self.rows.row_bytes + 12 + 4 + 12 * self.is_indexed + 4 * self.keeps_degrees
 
     def apply(self, slots: SlotArray, batch: pa.RecordBatch, retracts: FlagArray) -> Applied:
-        """Add rows to their slots or retract them, one after another as they stand in the batch.
+        """Add rows to their slots or retract them, one after another as they are in the batch.
 
         A row whose unique key is there replaces that row and has its degree. Rows that are gone have to be freed.
         """
@@ -200,7 +200,7 @@ class RowBag(IdentifiedRows):
             single=self.single,
             only_added=self.only_added,
         )
-        # The rows are stored already: only what stands beside them has to grow.
+        # The rows are stored already: only what is beside them has to grow.
         new._make_room(0)
         # By link, which is an id + 1.
         links = np.concatenate([np.zeros(1, np.int64), moved + 1])

@@ -1,4 +1,4 @@
-"""Stored rows, one by one: how they lie in arrays, when they are the same, and how they come, leave and are read.
+"""Kernels of stored rows: their layout in arrays, comparison, insertion, deletion and reading, row by row.
 
 A row is a word for each column. The word of a scalar equals another exactly when the values do (columns.py). The word
 of a text (also of bytes, a wide decimal, a nested value) says where its bytes lie in the heap beside the rows and how
@@ -106,7 +106,7 @@ def same_value(rows: AnyRows, r: int, others: AnyRows, s: int, c: int) -> bool:
     if not rows.is_text[c]:
         return left == right
     length = text_length(left)
-    # Lengths stand in the words: texts of different lengths are not read at all.
+    # Lengths are in the words: texts of different lengths are not read at all.
     if length != text_length(right):
         return False
     return same_bytes(rows.heap, text_start(left), others.heap, text_start(right), length)
@@ -183,9 +183,9 @@ def _recent_cell(source: Array, start: int, length: int) -> int:
 def place_text(
     rows: RowArrays, c: int, source: Array, start: int, length: int, heap: Array, used: int
 ) -> tuple[int, int]:
-    """Put a text of column c into a heap, of which so many bytes are in use: (its word, the bytes in use then).
+    """Store a text of column c in a heap, of which so many bytes are in use: (its word, the bytes in use then).
 
-    A recent text lies there already. A column whose texts do not repeat is looked at now and then only.
+    A recent text is in the heap already, and is shared. Columns whose texts do not repeat are looked up only sometimes.
     """
     if length == 0:
         # An empty text has no place: its word is that of a NULL, so that equal rows have equal words.

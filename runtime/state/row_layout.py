@@ -20,7 +20,7 @@ def lay_out(arena: Arena, new: RowStore, old: RowStore) -> tuple[str, ...]:
     live = rows.flags[:, 0] & 1
     flags[:, 0] = live
     for c, name in enumerate(new.schema.names):
-        # The word of a NULL is 0, and its flag tells it from the value that has this word.
+        # The word of a NULL is 0, and its flag distinguishes it from the value that has this word.
         null = live
         if name in old.schema.names:
             was = old.schema.names.index(name)

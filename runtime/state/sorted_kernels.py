@@ -1,4 +1,4 @@
-"""Sorted rows, one by one: coming, leaving, and their places."""
+"""Kernels of sorted rows: insertion, removal, and positions, row by row."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Where(NamedTuple):
 
 
 class SortedChanges(NamedTuple):
-    """Changes: slots, rows, their sort keys and tiers, and whether each takes a row back."""
+    """Changes: slots, rows, their sort keys and tiers, and whether each retracts a row."""
 
     slots: Array  # int64[changes]
     rows: Encoded
@@ -81,7 +81,7 @@ class Places(NamedTuple):
 
 @kernel
 def _leave_ring(state: SortedArrays, index: RowIndexArrays, row: int, cell: int) -> None:
-    """Take a row from its equals; `cell` names it, or is -1."""
+    """Unlink a row from the ring of its equals; cell: the cell of the index that names it, or -1."""
     # A ring has no ends: a row alone is its own neighbour, and linking asks for neither a first nor a last.
     newer, older = np.int64(state.newer[row]), np.int64(state.older[row])
     # Without equals no row is left for the cell to name.
@@ -106,7 +106,7 @@ def _insert(
     h: int,
     path: Array,
 ) -> tuple[int, int, int]:
-    """Add a row: (row, row that is gone or -1, outcome). flags: as in apply_changes."""
+    """Insert a row: (row, row that is gone or -1, outcome). flags: as in apply_changes."""
     by_bytes, unique, is_indexed = flags
     slot, word = changes.slots[r], changes.words[r]
     old, cell = np.int64(-1), np.int64(-1)
@@ -147,7 +147,7 @@ def _insert(
         # Shape and weights of the tree stay as they are: only the id in a leaf changes.
         order_replace(where.tree, pool, by_bytes, slot, word, arrival, row=row)
         return row, gone, outcome
-    # Out before the new row comes in: both ways down use the one path.
+    # The old row is removed before the new one is inserted: both descents use the same `path`.
     if gone >= 0:
         order_remove(
             where.tree, pool, by_bytes, slot, state.word[old], state.arrival[old], path=path
@@ -168,7 +168,7 @@ def _remove(
     h: int,
     path: Array,
 ) -> tuple[int, int, int]:
-    """Take a row back: (row, row that is gone or -1, outcome)."""
+    """Retract a row: (row, row that is gone or -1, outcome)."""
     slot = changes.slots[r]
     row, cell = find_row(where.index, where.rows, slot, changes.rows, r, h)
     if row < 0:
@@ -231,7 +231,7 @@ def take_rows(
     ids: Array,
     path: Array,
 ) -> None:
-    """Take rows out, each of which is there. flags: as in apply_changes."""
+    """Remove stored rows. flags: as in apply_changes."""
     by_bytes, _, is_indexed = flags
     for k in range(len(ids)):
         row, slot = ids[k], np.int64(where.index.slot[ids[k]])
@@ -248,7 +248,7 @@ def take_rows(
 def plant_rows(
     state: SortedArrays, where: Where, pool: PoolArrays, by_bytes: bool, ids: Array, path: Array
 ) -> None:
-    """Enter rows that are in order into the tree."""
+    """Insert rows, which are in order, into the tree."""
     for k in range(len(ids)):
         row, slot = ids[k], np.int64(where.index.slot[ids[k]])
         order_insert(
@@ -265,8 +265,8 @@ def plant_rows(
 
 @kernel
 def _position(state: SortedArrays, where: Where, pool: PoolArrays, by_bytes: bool, row: int) -> int:
-    """Return the number of rows of its slot that stand before a row."""
-    # No two rows of a slot have one arrival: all up to the arrival before stand before the row.
+    """Return the number of rows of its slot that precede a row."""
+    # No two rows of a slot have one arrival: all up to the arrival before precede the row.
     slot, before = np.int64(where.index.slot[row]), state.arrival[row] - 1
     return rows_in(weight_upto(where.tree, pool, by_bytes, slot, state.word[row], before))
 
@@ -284,7 +284,7 @@ def locate_rows(
     for k in range(len(ids)):
         row, slot = ids[k], np.int64(where.index.slot[ids[k]])
         word, arrival = state.word[row], state.arrival[row]
-        # All that comes before the first possible equal, counted once for both ranks.
+        # The weight before the first possible equal has both counts: of rows and of sort keys.
         key = weight_upto(where.tree, pool, by_bytes, slot, word, before_key(arrival))
         places.position[k] = _position(state, where, pool, by_bytes, row)
         places.rank[k], places.dense_rank[k] = rows_in(key), keys_in(key)
@@ -294,7 +294,7 @@ def locate_rows(
 def locate_positions(
     state: SortedArrays, where: Where, pool: PoolArrays, by_bytes: bool, ids: Array, out: Array
 ) -> None:
-    """Write the number of rows of its slot that stand before each row."""
+    """Write the number of rows of its slot that precede each row."""
     for k in range(len(ids)):
         out[k] = _position(state, where, pool, by_bytes, ids[k])
 
@@ -310,7 +310,7 @@ def count_before(
     equals: bool,
     out: Array,
 ) -> None:
-    """Write the number of rows of slots that stand before sort keys, be they there or not; `equals`: or have them."""
+    """Write the number of rows of slots that precede sort keys, be they there or not; `equals`: or have them."""
     for k in range(len(slots)):
         # The last arrival that the tier before can have or, with the equals, that this one can.
         arrival = ((tiers[k] + np.int64(equals)) << TIER) - 1

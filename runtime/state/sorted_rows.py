@@ -119,7 +119,7 @@ class SortedRows(IdentifiedRows):
         latest: bool = False,
         order: NumberArray | None = None,
     ) -> Applied:
-        """Add rows to their slots or retract them, one after another as they stand in the batch.
+        """Add rows to their slots or retract them, one after another as they are in the batch.
 
         order: their places in the batch, if they come in another order; a row of words costs less to move than texts.
         latest: whether the last of equal rows is retracted, not the first. A row whose unique key is there replaces
@@ -276,7 +276,7 @@ class SortedRows(IdentifiedRows):
         new.index.arrays.slot[now] = moved_slots[self.index.arrays.slot[ids]]
         if self.is_indexed:
             new.index.enter(new.rows.arrays, moved[self.index.collect_ids()])
-        # Stamps go on from there: rows that come later stand behind all that are copied.
+        # Stamps continue from there: rows that arrive later follow all that are copied.
         new.tree.arrays.meta[STAMP] = self.tree.arrays.meta[STAMP]
         # In order, since rows that come in their order leave full blocks behind.
         new._plant(moved[self._in_order()])

@@ -1,7 +1,7 @@
 """The arena: one bucket's state as named NumPy arrays, on the heap or memory-mapped in a directory.
 
 Everything an operator remembers is in these arrays, so a snapshot is their bytes and a mapped directory is a
-live state that the next process can go on with. Files get their room before they are mapped: writing to a mapped page
+live state that the next process can continue with. Files get their room before they are mapped: writing to a page
 that a full disk has no block for would kill the process.
 """
 
@@ -100,7 +100,7 @@ class Arena:
     A file costs a tenth of a millisecond to make, and as much to open and to delete, however small it is: small arrays
     lie in one, which is read and written whole.
 
-    Where files cannot be had, the arena goes on without its directory, and says so once: arrays are on the heap from
+    Where files cannot be had, the arena continues without its directory, and says so once: arrays are on the heap from
     then on, and `listing` stays None. Raises StateCorruptError if what a directory holds is not what was flushed, and
     StateRoomError where there is no room on the heap either.
     """
@@ -109,7 +109,7 @@ class Arena:
         self.directory = directory
         self.listing: tuple[Path, Identity] | None = None
         self.reopened = False
-        """True if it goes on with the arrays of a directory."""
+        """True if it continues with the arrays of a directory."""
         self._arrays: dict[str, Array] = {}
         self._files: dict[str, _File | None] = {}
         self._reserved: dict[str, mmap.mmap] = {}

@@ -61,13 +61,13 @@ def hash_key(words: Array, r: int, mask: int, width: int) -> int:
 
 @kernel
 def home(cell: int, cells: int) -> int:
-    """Return the cell in which a cell, or a hash, would be if it were alone in a table of so many cells."""
+    """Return the home of a cell or a hash: its place in a table of so many cells if that is free."""
     return np.int64((np.uint64(cell) >> np.uint64(32)) * np.uint64(cells) >> np.uint64(32))
 
 
 @kernel
 def around(at: int, cells: int) -> int:
-    """A place that may be beyond the end, or before the start, of a table that is a ring."""
+    """Return a place within the ring of a table for one that may be beyond its end or before its start."""
     if at >= cells:
         return at - cells
     return at + cells if at < 0 else at
@@ -102,7 +102,10 @@ def _same(index: IndexArrays, s: int, words: Array, nulls: Array, r: int) -> boo
 
 @kernel
 def _search(index: IndexArrays, words: Array, nulls: Array, slots: Array, scratch: Scratch) -> int:
-    """The slots of a block's keys that are there; how many rows are listed as open: new keys, or behind another."""
+    """Write the slots of the known keys of a block; return the number of open rows, which are listed in `scratch.open`.
+
+    A row is open if its key is new, or lies behind the cell of another key with the same upper half of the hash.
+    """
     hashes, left, cells = scratch.hashes, scratch.open, len(index.table)
     for j in range(len(slots)):
         # The mask of nulls is the seed: the word of a NULL is 0, which is also the word of a value.
@@ -164,7 +167,7 @@ def _enter(
     cell: int,
     h: int,
 ) -> int:
-    """The slot that row r's key, which is new, gets."""
+    """Enter the key of row r, which is new, and return its slot."""
     # Freed slots first: every array by slot stays as short as it can.
     if index.meta[FREE] > 0:
         slot = index.meta[FREE] - 1
@@ -179,7 +182,7 @@ def _enter(
     for c in range(words.shape[1]):
         index.words[slot, c] = words[r, c]
         if pooled[c]:
-            # Encoding holds no text, and a sweep of the pool drops those that nobody holds.
+            # Encoding takes no reference to a text, and a sweep of the pool deletes texts without one.
             hold(pool, words[r, c])
     return slot
 
@@ -195,7 +198,7 @@ def _lookup(
     start: int,
     scratch: Scratch,
 ) -> int:
-    """The slots of the rows from start on, to the end or up to a new key that there is no room for: the next row."""
+    """Write the slots of the rows from `start` on; return the row to continue with, which is a new key without room."""
     # A table that is filled no further than that has empty cells, at which searches for new keys end.
     room = min(entries_in(len(index.table)), len(index.used))
     while start < len(slots):
@@ -228,7 +231,7 @@ def _find(index: IndexArrays, words: Array, nulls: Array, slots: Array, scratch:
 
 @kernel
 def close_gap(table: Array, at: int) -> None:
-    """Take a cell out of a table: those behind it that may stand nearer to their homes move up."""
+    """Remove a cell from a table, and move later cells that are not at their home closer to it."""
     cells, hole = len(table), at
     while True:
         at = around(at + 1, cells)
@@ -270,7 +273,7 @@ def rehash(old: Array, table: Array) -> None:
     cells = len(table)
     for i in range(len(old)):
         if old[i] != 0:
-            # The upper half of the hash stands in the cell: no key is read, or hashed again.
+            # The upper half of the hash is in the cell: no key is read, or hashed again.
             at = home(old[i], cells)
             while table[at] != 0:
                 at = around(at + 1, cells)

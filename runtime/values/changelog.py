@@ -22,7 +22,7 @@ from aggloom.runtime.storage.arena import FlagArray
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.values import scalars
 
-# Numbers with a meaning in their lowest bit: an odd kind takes a row back. State and logs hold them.
+# Numbers with a meaning in their lowest bit: an odd kind retracts a row. State and logs hold them.
 INSERT = 0
 UPDATE_BEFORE = 1
 UPDATE_AFTER = 2

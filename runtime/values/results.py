@@ -24,7 +24,7 @@ from aggloom.runtime.values.scalars import bitmap, validity
 from aggloom.type_layout import is_nested
 
 Options = Mapping[str, Any]
-# As Jackson writes what JSON does not let stand in a string.
+# As Jackson escapes what a string of JSON may not contain.
 _ESCAPES = {code: f"\\u{code:04X}" for code in range(32)}
 _ESCAPES |= {ord(c): "\\" + e for c, e in zip('"\\\b\f\n\r\t', '"\\bfnrt', strict=True)}
 

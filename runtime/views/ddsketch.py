@@ -3,7 +3,7 @@
 Bin i > 0 holds the doubles above g**(i-1-o) up to g**(i-o), where g = (1 + a) / (1 - a) for an error of `a`, and o
 lets the smallest double have a positive number; -i holds their negatives, 0 zeros, and infinities and NaN have
 bins of their own. Every finite double is within `a` of its bin's value (and half a unit in the last place, which
-counts among subnormal numbers). The bins that are in use stand in a ranked tree.
+counts among subnormal numbers). The bins that are in use are in a ranked tree.
 """
 
 from __future__ import annotations

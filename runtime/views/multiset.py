@@ -1,7 +1,7 @@
 """Counted multiset by slot: word -> one count for each sharing call. It serves DISTINCT.
 
 The seed's rule: a call sees a value when its count becomes 1 and loses it when it becomes 0; counts may be
-negative while a retraction is ahead of its row. An entry goes when all its counts are 0. Strings stand in the
+negative while a retraction is ahead of its row. An entry goes when all its counts are 0. Strings are in the
 order of their ids, for equality is all that DISTINCT asks.
 """
 

@@ -6,7 +6,7 @@ and v there may be GAP = g - same + spread ranks that the summary does not tell 
 2 * (n // accuracy), so some entry is within n // accuracy ranks of any rank; below `accuracy` rows nothing is
 forgotten. Merging adds gaps as it adds rows: the bound holds for what was merged, in whatever order, too.
 
-A new value stands in its successor's gap and has the same. When as many as `accuracy` have come, entries are
+A new value is in its successor's gap and has the same. When as many as `accuracy` have come, entries are
 dropped where the bound allows, their g going to the successor; the first and the last stay. Frequent values stay
 too, for their rows count in g: values that are few are all there, with their exact ranks.
 
@@ -105,7 +105,7 @@ def _give_away(tree: Tree, slot: int, widest: int, pool: PoolArrays, pooled: boo
     while entry != 0 and entry != first:
         if tree.heap[entry + G] + _gap(tree, successor) <= widest:
             tree.heap[successor + G] += tree.heap[entry + G]
-            # Taken out by _drop: the walk goes on from its place.
+            # Taken out by _drop: the walk continues from its place.
             tree.heap[entry + G] = 0
         else:
             successor = entry
@@ -151,7 +151,7 @@ def _take(
     tree = view.tree
     spread = counts[2]
     if next_entry == 0 or tree.heap[next_entry] != word:
-        # Rows of the gap here into which it comes may stand before or behind it.
+        # Rows of the gap here that it enters may precede or follow it.
         spread += _gap(tree, next_entry)
         view.fresh[slot] += 1
     entry = tree_entry(tree, pool, pooled, pooled, slot, word)
@@ -180,7 +180,7 @@ def quantiles_merge(
         if pooled:
             word = import_word(pool, other_pool, word)
         while ours != 0 and compare(pool, pooled, tree.heap[ours], word) < 0:
-            # Rows of the other's gap may stand before or behind this entry.
+            # Rows of the other's gap may precede or follow this entry.
             tree.heap[ours + SPREAD] += _gap(theirs, entry)
             ours = tree_beside(tree, pool, pooled, slot, tree.heap[ours], 1)
         counts = theirs.heap[entry + G], theirs.heap[entry + SAME], theirs.heap[entry + SPREAD]

@@ -135,7 +135,7 @@ def compare_keys(pool: PoolArrays, widths: tuple[int, ...], a: int, b: int) -> i
     """-1, 0, 1 as the order key of word `a` sorts before, with or after that of word `b`."""
     if a == b:
         return 0
-    # The keys alone count: values of one key stand in any order, and their stamps tell them apart.
+    # The keys alone count: values of one key are in any order, and their stamps distinguish them.
     a_length, b_length = key_length(pool, a, widths), key_length(pool, b, widths)
     at, bt = pool.offset[a], pool.offset[b]
     for j in range(min(a_length, b_length)):

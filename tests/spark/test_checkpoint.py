@@ -25,7 +25,7 @@ from aggloom.errors import (
     WorkerStartError,
 )
 from aggloom.runtime.connectors.files import sink as file_sink
-from aggloom.runtime.connectors.files.sink import take_back
+from aggloom.runtime.connectors.files.sink import delete_uncommitted
 from aggloom.runtime.connectors.files.table_file import read_table
 from aggloom.runtime.hosting import query_record
 from aggloom.runtime.hosting.checkpoint_paths import QUERY_FILE
@@ -70,8 +70,8 @@ def everything(home: Path) -> list[str]:
 
 def test_a_batch_that_is_not_committed_is_taken_back(tmp_path: Path) -> None:
     output, checkpoint = begun(tmp_path, f"file://{tmp_path}/out/part=1/x")
-    take_back(output, checkpoint)
-    take_back(output, checkpoint)
+    delete_uncommitted(output, checkpoint)
+    delete_uncommitted(output, checkpoint)
     assert everything(output) == [
         *("_aggloom", "_spark_metadata", "_spark_metadata/0", "part-0.json", "part=1")
     ]
@@ -84,7 +84,7 @@ def test_what_another_checkpoint_wrote_is_not_taken_back(tmp_path: Path, owner: 
     if owner is not None:
         (output / "_aggloom").write_text(owner)
     before = everything(tmp_path)
-    take_back(output, checkpoint)
+    delete_uncommitted(output, checkpoint)
     assert everything(tmp_path) == before
 
 
@@ -114,7 +114,7 @@ def test_what_is_no_file_of_the_output_is_not_deleted(
     (output / "link").symlink_to(tmp_path)
     before = everything(tmp_path)
     with pytest.raises(StateCorruptError, match=r"no file of .*: nothing was deleted"):
-        take_back(output, checkpoint)
+        delete_uncommitted(output, checkpoint)
     assert everything(tmp_path) == before
 
 
@@ -122,7 +122,7 @@ def test_a_link_in_the_output_is_deleted_and_not_what_it_leads_to(tmp_path: Path
     (tmp_path / "precious").write_text("")
     output, checkpoint = begun(tmp_path, f"file://{tmp_path}/out/link")
     (output / "link").symlink_to(tmp_path / "precious")
-    take_back(output, checkpoint)
+    delete_uncommitted(output, checkpoint)
     assert (tmp_path / "precious").exists() and not (output / "link").is_symlink()
 
 
@@ -131,7 +131,7 @@ def test_an_entry_that_is_none_is_refused(tmp_path: Path, line: str) -> None:
     output, checkpoint = begun(tmp_path, "x")
     log(output / "_spark_metadata", 1, f"v1\n{line}")
     with pytest.raises(StateCorruptError, match="is no entry of a file sink's log"):
-        take_back(output, checkpoint)
+        delete_uncommitted(output, checkpoint)
 
 
 def test_only_an_empty_directory_or_one_of_ours_is_a_checkpoint(tmp_path: Path) -> None:

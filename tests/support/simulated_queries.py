@@ -238,7 +238,7 @@ def batches(rng: random.Random, query: Query) -> Iterator[Batch]:
                 rows += _changes(rng, query, live, keys, newest)
             newest = max([newest, *(row.ts for row in rows)])
             tasks.append(tuple(rows))
-        if query.pack.route.wakes and not any(tasks):
+        if query.pack.route.wakes_every_bucket and not any(tasks):
             # What early firing gives out comes with batches that have rows.
             tasks[0] = tuple(_changes(rng, query, live, keys, newest))
         yield Batch(number, tuple(tasks), now, watermark)

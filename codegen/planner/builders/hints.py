@@ -30,7 +30,7 @@ def ttls_of(tree: exp.Select, names: set[str]) -> dict[str, int]:
     """The milliseconds that the hints of a block say, by table in the order in which they are named.
 
     names: under which the block reads its tables. As in Flink the first hint wins, and a name that the block does not
-    read is an error. So is a name that stands twice, and any other hint: nothing here heeds it.
+    read is an error. So is a name that occurs twice, and any other hint: nothing here heeds it.
     """
     hint = tree.args.get("hint")
     ttls: dict[str, int] = {}

@@ -266,8 +266,8 @@ def _scalar(clause: Clause, query: exp.Expression) -> exp.Expression:
         select.append(name_item(item, value))
     empty = body.empty[0] if body.single else exp.null()
     counts = isinstance(empty, exp.Literal) and isinstance(item, exp.Column)
-    # NULL of a LEFT JOIN without a match is also what most aggregates give over no rows; a mark tells both apart where
-    # not.
+    # NULL of a LEFT JOIN without a match is also what most aggregates give over no rows; elsewhere a mark distinguishes
+    # both.
     marked = outside or not (counts or isinstance(empty, exp.Null))
     if marked:
         select.append(name_item(exp.true(), mark))

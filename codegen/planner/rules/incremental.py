@@ -42,7 +42,7 @@ def incremental(root: Node, options: PlanOptions, notes: Notes) -> Node:
             why = "table.optimizer.incremental-agg-enabled is false"
             notes.add("incremental", node.spec, False, why)
             return node
-        # Its input comes as rows and not as accumulators, so that no half stands beside the other.
+        # Its input comes as rows and not as accumulators, so that no half is beside the other.
         if not below.merges:
             notes.add("incremental", node.spec, False, "the partial aggregate has one phase")
             return node

@@ -124,7 +124,7 @@ def _read_columns(node: Node, scan: Scan) -> set[str]:
 def _reader(root: Node, above: Node, names: Sequence[str]) -> str:
     """The words for the operator nearest to a table that has one of these columns come to it."""
     nodes = walk(root)
-    # Inputs stand before what reads them.
+    # Inputs precede what reads them.
     for node in nodes[nodes.index(above) :]:
         reads = any(set(names) & set(below.schema.names) for below in node.inputs)
         if reads and not isinstance(node, Calc | Union):

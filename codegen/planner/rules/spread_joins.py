@@ -71,7 +71,7 @@ def _spread(join: Join, spec: AggSpec, options: PlanOptions, notes: Notes) -> Jo
         return join
     buckets, prefix = options.join_spread_buckets, mark(join.both)
     copies: list[Item] = [Constant(bucket) for bucket in range(buckets)]
-    # The columns of both sides stand in one row: they need two names.
+    # The columns of both sides are in one row: they need two names.
     names = (f"{prefix}l", f"{prefix}r")
     left, right = (
         _with_bucket(*side, name, [Bucket(hashed, buckets)] if place == hot else copies)

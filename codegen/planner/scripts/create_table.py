@@ -205,7 +205,7 @@ def _check_options(options: Mapping[str, str]) -> None:
 
 
 def _clauses(pieces: StatementTokens, at: int) -> _Clauses:
-    """Read what stands behind the columns: COMMENT, PARTITIONED BY, WITH, LIKE."""
+    """Read what follows the columns: COMMENT, PARTITIONED BY, WITH, LIKE."""
     clauses = _Clauses()
     while at < len(pieces):
         (word,) = pieces.words(at)

@@ -52,7 +52,7 @@ def _open_sets(sql: str) -> tuple[str, list[tuple[int, int]]]:
         match = _EXPLAIN.match(sql, start)
         if match is not None:
             begin = start
-            # The first INSERT keeps the word that stands before it.
+            # The first INSERT keeps the word that precedes it.
             # Blanked and not cut out, so that places in errors stay those of the user's text.
             sql = blank(sql, match.span())
             explained.append((begin, len(sql)))

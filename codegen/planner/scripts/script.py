@@ -40,7 +40,7 @@ _SETTING = re.compile(r"""(?is)set\s+(['"`]?)([\w.-]+)\1\s*=\s*('[^']*'|"[^"]*"|
 _EXPLAIN = re.compile(
     r"(?i)explain\b(?:\s+(plan\s+for)\b|\s+((?:(?!select\b|with\b|from\b|values\b|insert\b)\w+\s*,?\s*)*))?"
 )
-# What may stand beside a view's name without a change of what it means here.
+# What may be beside a view's name without a change of what it means here.
 _VIEW_PROPERTIES = (
     *(exp.TemporaryProperty, exp.GlobalProperty, exp.MaterializedProperty),
     exp.SchemaCommentProperty,
@@ -180,7 +180,7 @@ def _target(tree: exp.Insert) -> Target:
 
 
 def _with_queries(tree: exp.Insert, query: exp.Query) -> exp.Query:
-    """The query of an INSERT, with what stands in a WITH before INSERT."""
+    """The query of an INSERT, with what is in a WITH before INSERT."""
     before = tree.args.get("with_")
     if before is None:
         return query

@@ -56,7 +56,7 @@ def apply_table_hints(
     trees: Sequence[exp.Expression],
     created: Mapping[str, CreatedTable],
 ) -> dict[str, CreatedTable]:
-    """The created tables with these options; raises SqlError for a hint that stands behind no such table's name.
+    """The created tables with these options; raises SqlError for a hint that follows no such table's name.
 
     A table that the trees read with other options in another place is two tables, of which the second gets a name of
     its own. created: the tables of the script by name.
@@ -126,7 +126,7 @@ def _is_target(table: exp.Table) -> bool:
 
 
 def _read_hint(sql: str, start: int, end: int) -> dict[str, str]:
-    """The options of a hint, which stands in a part of the text."""
+    """The options of a hint, which is in a part of the text."""
     inner = " " * (start + 3) + sql[start + 3 : end - 2]
     pieces = StatementTokens(sql, sqlglot.tokenize(inner, dialect=AggloomSpark))
     name = next(iter(pieces.words(0)), "")

@@ -31,7 +31,7 @@ def array_text(column: pa.Array, dialect: DatabaseDialect) -> str:
 def _arrays(values: pa.Array, offsets: Any, dialect: DatabaseDialect) -> pa.Array:
     """The texts of arrays that begin and end at some places."""
     texts = _texts(values, dialect)
-    # Backslashes first: the ones that stand before quotes must not be doubled again.
+    # Backslashes first: the ones that precede quotes must not be doubled again.
     if not _is_bare(values.type):
         for special in ("\\", '"'):
             texts = pc.replace_substring(texts, special, "\\" + special)

@@ -27,12 +27,12 @@ class DatabaseDialect:
     times, numbers with a point and lists as they are.
     column_types: asks for the names and types of a table's columns, and whether texts in them are compared as they are;
     schema_apart: whether it takes the table, its schema, and the table again as parameters, or one name of both.
-    alter: what gives a column another type; exact: what goes on with a collation by which texts are equal only where
-    they are the same; compare: what stands behind a value of a key so that it is compared in this way.
+    alter: what gives a column another type; exact: the clause of a collation by which texts are equal only where
+    they are the same; compare: what follows a value of a key so that it is compared in this way.
     begin: what begins a transaction: times without a zone are in UTC, whatever zone the server or the role is set to,
     and a lock is waited for no longer than the option says, whose seconds or milliseconds are to be put in.
     has_nan, has_infinity: whether floats may be NaN, and infinite. in_blocks: whether it takes many rows as a few
-    arrays; in_rows: whether many rows stand behind one VALUES.
+    arrays; in_rows: whether many rows follow one VALUES.
     quote: what stands around a name. over: what follows an INSERT of a row whose key is there, new_value: the value
     that was to be inserted. table_end: what ends the statement that makes a table. key_bytes: how long the values of a
     key may be together; 0: as long as others. number_of: a float as its double, where the text of a float is shorter.

@@ -164,7 +164,7 @@ class DatabaseSource:
 
 def _style_of(connection: Any) -> str:
     """Return the style in which the module of a connection marks parameters."""
-    # The style stands in the driver's module. A connection's class may be a subclass of ours, or lie in a module below
+    # The style is in the driver's module. A connection's class may be a subclass of ours, or lie in a module below
     # the driver's, so that all of them are asked from the inside out.
     for kind in type(connection).__mro__:
         parts = kind.__module__.split(".")

@@ -192,7 +192,7 @@ class DeltaSink(LakeSink):
         )
         sets = {_quote_name(name): f"s.c{at}" for at, name in enumerate(names)}
         merger = table.merge(source, predicate=same, source_alias="s", target_alias="t", **known)
-        # The library takes the first clause that matches, so that deletion stands before update.
+        # The library takes the first clause that matches, so that deletion precedes update.
         merger = merger.when_matched_delete("s.gone").when_matched_update(sets)
         merger.when_not_matched_insert(sets, predicate="NOT s.gone").execute()
 

@@ -85,7 +85,7 @@ def check_caps(options: Mapping[str, Any], where: str) -> None:
 
 
 def check_name_order(table: str, new: Iterable[str], read: Iterable[str]) -> None:
-    """Raise FileOrderError if a new file of a table that is read by name stands before one that has been read."""
+    """Raise FileOrderError if a new file of a table that is read by name precedes one that has been read."""
     first, last = min(new, default=""), max(read, default="")
     if first and first < last:
         raise FileOrderError(

@@ -96,8 +96,8 @@ class FileSink:
         newest = max((int(each) for each in numbers if each.isdigit()), default=-1)
         owner = _text(files.open(mark)) if files.exists(mark) else None
         # Elsewhere than here the last batch, if it was not committed, is still there: it is passed over rightly.
-        # On this machine `take_back` has deleted a batch that was not committed before the start, so that its number is
-        # free.
+        # On this machine `delete_uncommitted` has deleted a batch without a commit before the start, so that its number
+        # is free.
         is_taken = newest >= batch_id if is_local(self.path) else newest > batch_id
         where = f"sink {self.kind}: {self.path} has"
         if newest >= 0 and (is_taken if owner is None else owner != own):
@@ -132,7 +132,7 @@ def _text(stream: Any) -> str:
         stream.close()
 
 
-def take_back(output: str | Path, checkpoint: str | Path) -> None:
+def delete_uncommitted(output: str | Path, checkpoint: str | Path) -> None:
     """Delete from the output of Spark's file sink the batch that Spark has not committed, if it is there.
 
     Spark runs that batch again. Its sink would pass over it, so that there would be no state to commit. The batches of

@@ -147,7 +147,7 @@ def find_by_name(tables: Mapping[str, DataFrame]) -> dict[str, FileSourceNote]:
 def check_names(
     sources: Mapping[str, FileSourceNote], new: Iterable[str], read: Iterable[str]
 ) -> None:
-    """Raise FileOrderError if a new file of a source that is ordered by name stands before one that has been read."""
+    """Raise FileOrderError if a new file of a source that is ordered by name precedes one that has been read."""
     new, read = list(new), list(read)
     for name, source in sources.items():
         check_name_order(name, source.own(new), source.own(read))
@@ -256,7 +256,7 @@ def _offsets(root: Path, batch: int) -> dict[int, int]:
     if batch not in batches(root / "offsets"):
         return {}
     offsets = {}
-    # Two lines of version and metadata stand before a line for each source.
+    # Two lines of version and metadata precede a line for each source.
     for source, line in enumerate(read_text(root, file).splitlines()[2:]):
         try:
             offsets[source] = int(json.loads(line)["logOffset"])

@@ -88,7 +88,7 @@ class TableFile:
         delta = rows.rename_columns([f"c{place}" for place in range(len(names))])
         delta = delta.append_column(_WEIGHT, weights)
         if old is not None:
-            # Old rows stand before new ones: the order decides which row of a key is the last.
+            # Old rows precede new ones: the order decides which row of a key is the last.
             before = _by_name(old, rows.schema).rename_columns(delta.column_names)
             before = before.replace_schema_metadata(None)
             delta = pa.concat_tables([before, delta.replace_schema_metadata(None)])

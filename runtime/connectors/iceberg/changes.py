@@ -77,7 +77,7 @@ class IcebergLake:
         """Return the offset up to which it can be read: to the last snapshot, or by so many of them at most."""
         table = self.place.open_table()
         lineage = _lineage(table)
-        # A rolled-back table goes on with the same numbers for other snapshots: number and id have to agree.
+        # A rolled-back table continues with the same numbers for other snapshots: number and id have to agree.
         known = start["version"] < 0 or any(
             _place(each).items() <= start.items() for each in lineage
         )

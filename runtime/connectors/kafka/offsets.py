@@ -229,7 +229,7 @@ def _join(places: Iterable[TopicPlace]) -> str:
 
 
 def write_offsets(ends: Offsets, begins: Offsets) -> dict[str, dict[str, int]]:
-    """Offsets in the form of Spark's connector, so that a checkpoint goes on with either reader.
+    """Offsets in the form of Spark's connector, so that a checkpoint continues with either reader.
 
     begins: where the first batch of a source begins, if that is not at offset 0. No log but this one says so, and the
     batch has to be the same when it runs again. That of partition p is written as one of -1-p, which no topic has.

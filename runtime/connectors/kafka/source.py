@@ -1,6 +1,6 @@
 """Topics of Kafka as changes: fetched in the workers that pack the rows, or by Spark's own connector.
 
-Either way the offsets are in Spark's log, in one form, so that a checkpoint goes on with either.
+Either way the offsets are in Spark's log, in one form, so that a checkpoint continues with either.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from aggloom.runtime.sinks.options import flink_word, read_options
 
 @dataclass(frozen=True)
 class PrintOptions:
-    """Options of printed changes. identifier: stands before each line. standard_error: where the lines go."""
+    """Options of printed changes. identifier: precedes each line. standard_error: where the lines go."""
 
     identifier: str = field(default="", metadata=flink_word("print-identifier"))
     standard_error: bool = field(default=False, metadata=flink_word("standard-error"))

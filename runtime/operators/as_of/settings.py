@@ -21,7 +21,7 @@ class AsOfSettings:
     compared. matches: how the left's stands to the right's (>=, >, <=, <). known: by side the columns that tell rows
     apart, None: all of them. waits: whether rows of the left wait for the watermark, and those of the right are
     versions; is_chained: whether those of the left come from what waits for the same one. clock_zone: on whose clocks
-    times without a zone lie. late_rows: whether rows that come too late are handed out.
+    times without a zone lie. late_rows: whether rows that arrive too late are handed out.
     """
 
     left: pa.Schema
@@ -70,7 +70,7 @@ class AsOfSettings:
 
     @property
     def is_descending(self) -> bool:
-        """True if rows are looked for behind, so that both sides stand in descending order."""
+        """True if rows are looked for behind, so that both sides are in descending order."""
         return self.matches in ("<=", "<")
 
     def stored_fields(self, side: int) -> list[pa.Field]:

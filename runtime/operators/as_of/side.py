@@ -36,7 +36,7 @@ class AsOfSide:
         self.fields = [*stored, *more]
         self.names = [field.name for field in stored]
         self.places = {field.name: place for place, field in enumerate(self.fields)}
-        # Rows without a time stand before all others, where nothing finds them.
+        # Rows without a time precede all others, where nothing finds them.
         order = SortColumn(self.places[settings.times[number]], descending=settings.is_descending)
         known = [self.places[name] for name in settings.known[number] or ()]
         self.rows = SortedRows(arena, pool, self.name, self.fields, (order,), slots, unique=known)

@@ -100,7 +100,7 @@ class AsOfState(RowState):
             self.forget(empty)
 
     def tidy(self) -> None:
-        """Give back what nothing stands in any more."""
+        """Free the memory that is not in use any more."""
         self.pool.sweep()
         if self.table.is_airy or any(side.rows.is_airy for side in self.sides):
             self._compact()

@@ -50,7 +50,7 @@ class WaitingDeduplicateOperator(KeyedRowsOperator[DeduplicateState], ClockedSte
     order: the time column by which rows are chosen; None: by arrival. window_end: the key column at which a row's
     window ends; None: rows wait for their own times. zone: on whose clocks times without one lie. is_chained: rows come
     from another operator that waits for the same watermark, so that they are judged by the one before. state_ttl_ms:
-    after how long a key whose row was emitted is forgotten. late_rows: whether rows that come too late are handed
+    after how long a key whose row was emitted is forgotten. late_rows: whether rows that arrive too late are handed
     out; they are counted in any case.
     """
 

@@ -113,7 +113,7 @@ class DeduplicateState(RowState):
         self.tidy()
 
     def tidy(self) -> None:
-        """Give back what nothing stands in any more."""
+        """Free the memory that is not in use any more."""
         self.pool.sweep()
         if self.table.is_airy or (self.holds and self.rows.is_airy):
             self._compact()

@@ -2,7 +2,7 @@
 
 Over rows that are only added, pairs are emitted at once, and a row that leaves alone when nothing on time can match
 it any more: the result is only added to. Over changes it tells as a Join does; a row is kept until neither it nor a row
-that matches it can change on time, and changes that come behind the watermark are dropped.
+that matches it can change on time, and changes that arrive behind the watermark are dropped.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class IntervalJoinOperator(TimedJoinOperator):
     def _apply_bundle(
         self, changes_by_side: Sequence[EncodedChanges], touched: Array, now: int
     ) -> Rows:
-        """As of a Join, without the rows that come when they can get no partner any more."""
+        """As of a Join, without the rows that arrive when they can get no partner any more."""
         changes = super()._apply_bundle(changes_by_side, touched, now)
         if not self.spec.once:
             return changes

@@ -68,7 +68,7 @@ def meet_unchanged(
 ) -> int:
     """The pairs of items with the other side's rows that have not changed, from a cursor on; how many there are.
 
-    cursor: the item, and the link to go on with or 0. An item whose slot is -1 meets nothing.
+    cursor: the item, and the link to continue with or 0. An item whose slot is -1 meets nothing.
     """
     total, item, link = np.int64(0), cursor[0], cursor[1]
     # A row brings up to two pairs, and both have to fit: the cursor cannot stop between them.

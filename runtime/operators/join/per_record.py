@@ -1,4 +1,4 @@
-"""A Join row by row: the messages of Flink's operators. Rows of different keys are taken at once."""
+"""A Join per record: it emits the changes of Flink's operators. Rows of different keys are processed together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aggloom.runtime.storage.arena import Array, SelectionArray, SlotArray
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_BEFORE, Kinds, is_retraction
 
 _PADDING, _JOINED, _PADDED = range(3)
-"""The messages of one row in their order: padded rows of the other side that go, joined rows, padded rows that come."""
+"""The phases of the changes of one row: padded rows of the other side are removed, joined rows, padded rows added."""
 
 
 class EncodedChanges(NamedTuple):
@@ -37,7 +37,7 @@ class EncodedChanges(NamedTuple):
 
 
 class _Messages(NamedTuple):
-    """Messages: the change that they come from, their place among those of it, rows of both sides, kind, how often."""
+    """Emitted changes: the change of the input, the phase within it, the rows of both sides, the kind, how often."""
 
     change: Array  # int64[messages]
     phase: Array  # int8[messages]
@@ -48,7 +48,7 @@ class _Messages(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """Changes of one side that are taken at once: their kinds, whether they retract, their numbers, their rows."""
+    """Changes of one side that are processed together: their kinds, whether they retract, their numbers, their rows."""
 
     which: int
     kinds: Kinds
@@ -58,7 +58,7 @@ class _Step(NamedTuple):
 
 
 class _Matches(NamedTuple):
-    """Pairs that match: the change's place, the other side's row, how often that is there, whether they are not new."""
+    """Matches: the place of the change, the row of the other side, its count, and whether the pair existed before."""
 
     here: Array  # int64[matches]
     there: Array  # int64[matches]
@@ -71,7 +71,7 @@ class _Matches(NamedTuple):
 
 
 class OneByOne:
-    """Takes changes one after the other, those of the left first, and keeps what they bring until `messages`."""
+    """Applies changes one after the other, those of the left first, and collects what they emit until `messages`."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class OneByOne:
     def take(self, changes_by_side: Sequence[EncodedChanges]) -> None:
         """Apply changes of both sides; those of the right are numbered after those of the left."""
         slots = np.concatenate([each.slots for each in changes_by_side])
-        # Rows that never match do not see each other.
+        # Rows that never match need no order among themselves.
         rank = ranks(slots, (self.state.mask_unmatchable(slots) < 0) & (not self.state.keeps_debts))
         order = np.argsort(rank, kind="stable")
         cuts = np.flatnonzero(np.diff(rank[order])) + 1
@@ -103,12 +103,12 @@ class OneByOne:
                     self._step(which, changes_by_side[which].some(rows), rows + which * lefts)
 
     def messages(self) -> tuple[Weighted, Kinds]:
-        """Return the messages that all changes bring, in their order; the rows are readable until `free`."""
+        """Return the emitted changes in their order; the rows can be read until `free`."""
         if not self._messages:
             return Weighted.of([]), np.zeros(0, np.int8)
         emitted = _Messages(*(np.concatenate(each) for each in zip(*self._messages, strict=True)))
         if not self.settings.update_before:
-            # Whether a new half comes for it is not known yet.
+            # Whether the new half of the update follows is not known yet.
             emitted.kind[emitted.kind == UPDATE_BEFORE] = DELETE
         order = np.lexsort((emitted.phase, emitted.change))
         emitted = _Messages(*(each[order] for each in emitted))
@@ -122,7 +122,7 @@ class OneByOne:
                 side.bag.free(ids)
 
     def _step(self, which: int, changes_of_side: EncodedChanges, changes: Array) -> None:
-        """Changes of one side, no two of which see each other."""
+        """Apply changes of one side, no two of which have the same key."""
         side = self.state.sides[which]
         changes_of_side, changes = self._cancel_debts(which, changes_of_side, changes)
         # The row that arrived is emitted, whatever is stored.
@@ -134,16 +134,20 @@ class OneByOne:
         back = is_retraction(changes_of_side.kinds)
         step = _Step(which, changes_of_side.kinds, back, changes, stored_rows)
         if self.settings.pairs_leave:
-            self._alone(step, np.where(back, DELETE, INSERT), sums == 0)
+            self._emit_alone(step, np.where(back, DELETE, INSERT), sums == 0)
         elif which == 0:
-            self._alone(step, changes_of_side.kinds, (sums > 0) == (self.settings.how == "semi"))
-        self._meet(step, self._replace(step, changes_of_side, met, sums), changes_of_side.slots)
+            self._emit_alone(
+                step, changes_of_side.kinds, (sums > 0) == (self.settings.how == "semi")
+            )
+        self._apply_pairs(
+            step, self._replace(step, changes_of_side, met, sums), changes_of_side.slots
+        )
         self._store(which, changes_of_side, sums)
 
     def _replace(
         self, step: _Step, changes_of_side: EncodedChanges, met: _Matches, sums: Array
     ) -> _Matches:
-        """Replace rows for those that arrived without them: the old one no longer meets what the new one does not meet.
+        """Retract rows that are replaced by rows of the same key, with the pairs that the new ones do not have.
 
         Returns the pairs, of which those that both rows make are known to the other side.
         """
@@ -164,25 +168,25 @@ class OneByOne:
             was = np.where(old >= 0, side.bag.arrays.degree[np.maximum(old, 0)] > 0, False)
             alone = was if self.settings.how == "semi" else ~was
             still = (sums > 0) == (self.settings.how == "semi")
-            self._alone(gone, kinds, (old >= 0) & ~step.back & alone & ~still, _PADDING)
-        self._meet(gone, before.some(~np.isin(other, one)), changes_of_side.slots)
+            self._emit_alone(gone, kinds, (old >= 0) & ~step.back & alone & ~still, _PADDING)
+        self._apply_pairs(gone, before.some(~np.isin(other, one)), changes_of_side.slots)
         return met._replace(known=np.isin(one, other))
 
-    def _meet(self, step: _Step, met: _Matches, slots: SlotArray) -> None:
-        """Tell what pairs bring, and count how many rows those of the other side meet from now on."""
+    def _apply_pairs(self, step: _Step, met: _Matches, slots: SlotArray) -> None:
+        """Emit the changes of pairs, and update the number of matches of the rows of the other side."""
         other = self.state.sides[1 - step.which]
         if self.settings.pairs_leave:
-            self._pairs(step, met)
+            self._emit_pairs(step, met)
         elif step.which == 1:
             self._emit_semi_rows(step, met)
         if other.settings.keeps_degrees:
             degree, there = other.bag.arrays.degree, met.there
-            # A pair that the old row made, too, is counted already.
+            # A pair that the old row had as well is counted already.
             more = np.where(step.back[met.here], -1, ~met.known)
             degree[there] = np.maximum(degree[there] + more, 0)
             self._stamp(other, slots[met.here])
 
-    def _pairs(self, step: _Step, met: _Matches) -> None:
+    def _emit_pairs(self, step: _Step, met: _Matches) -> None:
         side, other = self.state.sides[step.which].settings, self.state.sides[1 - step.which]
         back = step.back[met.here]
         if other.settings.alone:
@@ -194,7 +198,7 @@ class OneByOne:
                 pad = np.full(int(turns.sum()), -1, np.int64)
                 some = met.some(turns)
                 emitted = step.changes[some.here]
-                self._tell(
+                self._emit(
                     step.which,
                     emitted,
                     phase,
@@ -209,28 +213,28 @@ class OneByOne:
         elif other.settings.alone:
             kind = np.where(back, kind, INSERT)
         emitted, stored = step.changes[met.here], step.rows[met.here]
-        self._tell(
+        self._emit(
             step.which, emitted, _JOINED, mine=stored, others=met.there, kinds=kind, times=met.times
         )
 
-    def _alone(self, step: _Step, kinds: Array, leaves: Array, phase: int = _JOINED) -> None:
+    def _emit_alone(self, step: _Step, kinds: Array, leaves: Array, phase: int = _JOINED) -> None:
         if self.state.sides[step.which].settings.alone:
             pad = np.full(int(leaves.sum()), -1, np.int64)
             emitted, stored = step.changes[leaves], step.rows[leaves]
             # `pad` is -1 everywhere, and so `-pad` once for each row.
-            self._tell(
+            self._emit(
                 step.which, emitted, phase, mine=stored, others=pad, kinds=kinds[leaves], times=-pad
             )
 
     def _emit_semi_rows(self, step: _Step, met: _Matches) -> None:
-        """Rows of the left that the right's let come or go, in a semi or anti join."""
+        """Emit the rows of the left that rows of the right make visible or invisible, in a semi or anti join."""
         degree = self.state.sides[0].bag.arrays.degree[met.there]
         met = met.some((degree == step.back[met.here]) & ~met.known)
         kind = step.kinds[met.here]
         if self.settings.how == "anti":
             kind = np.where(step.back[met.here], INSERT, DELETE)
         pad = np.full(len(met.here), -1, np.int64)
-        self._tell(
+        self._emit(
             1,
             step.changes[met.here],
             _JOINED,
@@ -264,7 +268,7 @@ class OneByOne:
         back = is_retraction(changes_of_side.kinds)
         counts = np.zeros(len(back), np.bool_)
         counts[ledger.cancel(changes_of_side.slots, back, changes_of_side.rows.take)] = True
-        # They are debts, which rows that are yet to come make good.
+        # They are debts, which later rows pay.
         early = np.flatnonzero(
             back & (side.bag.find_encoded(changes_of_side.slots, changes_of_side.rows) < 0)
         )
@@ -290,7 +294,7 @@ class OneByOne:
         if side.settings.ttl_ms:
             self.state.table.stamps(side.name)[slots] = self._now
 
-    def _tell(
+    def _emit(
         self,
         which: int,
         changes: Array,

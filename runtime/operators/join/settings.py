@@ -20,7 +20,7 @@ MATCH_LIMIT = 50_000_000
 
 
 def choose_rows_per_key(known: Sequence[str] | None, only_added: bool) -> RowsPerKey:
-    """Return the things that there are of a key; known: the columns that tell its rows apart, None: all of them."""
+    """Return the things that there are of a key; known: the columns that distinguish its rows, None: all of them."""
     if known is None:
         return "list" if only_added else "bag"
     return "rows" if known else "row"

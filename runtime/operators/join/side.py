@@ -49,7 +49,7 @@ class BundleItems(NamedTuple):
 
 
 class NetItems(NamedTuple):
-    """The sum of a bundle before it is stored: as Items, but for `last`, the given row that comes or -1."""
+    """The sum of a bundle before it is stored: as Items, but for `last`, the given row that arrives or -1."""
 
     rows: Encoded
     slots: Array  # int64[items]

@@ -54,5 +54,5 @@ class TimedJoinSpec(TimedSettings, JoinSpec):
         return "EventTime"
 
     @property
-    def moves_last(self) -> bool:
+    def moves_clock_last(self) -> bool:
         return self.is_chained

@@ -45,7 +45,7 @@ def follow(
             under[r] = top[g]
             top[g] = r
         elif top[g] >= 0:
-            # The latest arrival goes first: what the table said last is what a retraction takes back.
+            # The latest arrival is first: a retraction removes the table's last answer.
             stays[top[g]] = False
             top[g] = under[top[g]]
         elif removals[g] < depth[g]:

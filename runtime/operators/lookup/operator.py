@@ -60,7 +60,7 @@ class LookupSettings:
 
 
 class _Arrivals(NamedTuple):
-    """Joined rows that come: by each its slot, the number of its arrival, whether it stands for none."""
+    """Joined rows that arrive: by each its slot, the number of its arrival, whether it stands for none."""
 
     slots: SlotArray  # int64[rows]
     arrivals: Array  # int64[rows]
@@ -200,7 +200,7 @@ class LookupOperator(KeyedRowsOperator[LookupState], KeyedStep):
         # A row without answers is stored as well, once, so that a retraction of it finds something.
         nothing = np.repeat(counts == 0, np.maximum(counts, 1))
         arrivals = np.repeat(np.arange(len(rows)), np.maximum(counts, 1))
-        # Where there is no answer, what stands beside it is NULL.
+        # Where there is no answer, what is beside it is NULL.
         ends = np.cumsum(counts)
         starts = np.repeat(ends - counts, np.maximum(counts, 1))
         within = np.arange(len(arrivals)) - np.repeat(

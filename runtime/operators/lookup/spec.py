@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Self
 import pyarrow as pa
 
 from aggloom.codegen.planner import MaterialisedLookup, PlanOptions
-from aggloom.runtime.operators.base import OperatorSpec, TimeMode
+from aggloom.runtime.operators.base import ExpiringSpec
 from aggloom.runtime.operators.lookup.operator import LookupOperator, LookupSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class LookupSpec(LookupSettings, OperatorSpec[MaterialisedLookup]):
+class LookupSpec(LookupSettings, ExpiringSpec[MaterialisedLookup]):
     """The description that a MaterialisedLookup is made from. The table is none of it: the operator does not ask."""
 
     kind: ClassVar[str] = "lookup"
@@ -42,11 +42,3 @@ class LookupSpec(LookupSettings, OperatorSpec[MaterialisedLookup]):
     @property
     def rows(self) -> pa.Schema:
         return self.input_schema
-
-    @property
-    def ttl_ms(self) -> int:
-        return self.state_ttl_ms
-
-    @property
-    def time_mode(self) -> TimeMode:
-        return "ProcessingTime" if self.state_ttl_ms else "None"

@@ -36,7 +36,7 @@ class FoundAnswers(NamedTuple):
 class AnswerPairs(NamedTuple):
     """Rows and their answers: the number of the row, that of the answer among `answers`, -1 where it is padded.
 
-    They stand in the order of the rows. left_out: whether a row is left out altogether.
+    They are in the order of the rows. left_out: whether a row is left out altogether.
     """
 
     rows: Array  # int64[pairs]
@@ -89,7 +89,7 @@ def with_lists(node: Lookup, batch: pa.RecordBatch, pairs: AnswerPairs) -> pa.Re
 
 
 def pair_answers(question: LookupQuestion, batch: pa.RecordBatch, comes: FlagArray) -> AnswerPairs:
-    """The rows that come, each with what the table says to it; raises LookupFailedError."""
+    """The rows that arrive, each with what the table says to it; raises LookupFailedError."""
     numbers = np.flatnonzero(asks(question, batch, comes))
     keys, which = _distinct(question, batch, numbers)
     answers = _Named(question).answers(keys) if keys else []
@@ -121,7 +121,7 @@ def pair_lists(question: LookupQuestion, batch: pa.RecordBatch, lists: pa.ListAr
 
 
 def asks(question: LookupQuestion, batch: pa.RecordBatch, comes: FlagArray) -> Array:
-    """Which of the rows that come ask: those with a key, that pass what they have to."""
+    """Which of the rows that arrive ask: those with a key, that pass what they have to."""
     # A NULL in a key equals nothing, so the table is not asked.
     asking = comes & has_values(batch, question.keys)
     return asking if question.before is None else asking & _holds(question.before, batch)
@@ -191,7 +191,7 @@ class _Named:
         answers = self._table.answers(keys)
         if not self._is_wider:
             return answers
-        # Columns that only the key or a pushed condition needs stand behind the others.
+        # Columns that only the key or a pushed condition needs follow the others.
         return [rows and [row[: self._width] for row in rows] for rows in answers]
 
 

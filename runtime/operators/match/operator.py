@@ -156,7 +156,7 @@ class MatchOperator(TimedRowsOperator):
         self.state.number("due")[empty] = _NEVER
 
     def _floors(self, passed: NumberArray) -> Array:
-        """The places of the first rows that are read to go on from these (int64[n]): of those that are left, all."""
+        """The places of the first rows that are read to continue from these (int64[n]): of those that are left, all."""
         return np.zeros(len(passed), np.int64)
 
     def _stretches(

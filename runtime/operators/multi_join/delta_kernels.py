@@ -31,7 +31,7 @@ def meet_rows(
 
     slots: by place its slot. places: by joined row its place, or -1: it meets nothing. mark: rows that are passed by
     where it has a length. head, chain, old, before: items that are there instead, where `head` has a length. pads: one
-    that meets nothing meets -1. cursor: the joined row, the link to go on with or 0, whether links are of items,
+    that meets nothing meets -1. cursor: the joined row, the link to continue with or 0, whether links are of items,
     whether the row has met any. at: of each row that is met the number of the joined row.
     """
     count, row, link = np.int64(0), cursor[0], cursor[1]

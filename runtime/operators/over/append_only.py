@@ -119,7 +119,7 @@ class OverOnceOperator(TimedRowsOperator):
         times = state.number("due")
         # Nothing waits there: the time of rows that are out already must not win over those that come.
         times[slots[none]] = np.iinfo(np.int64).max
-        # `minimum.at`, as plain assignment would take only one row of a slot that stands there several times.
+        # `minimum.at`, as plain assignment would take only one row of a slot that is there several times.
         np.minimum.at(times, slots, due)
         state.sorted.insert(slots, batch)
         state.table.stamps("written")[slots] = clock.processing

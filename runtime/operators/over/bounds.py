@@ -58,7 +58,7 @@ class Standing:
 
     @property
     def position(self) -> Array:
-        """Number of rows that stand before each."""
+        """Number of rows that precede each."""
         if self._positions is None:
             self._positions = self.rows.positions(self.ids)
         return self._positions
@@ -77,7 +77,7 @@ class Standing:
 
     @property
     def dense(self) -> Array:
-        """Number of distinct sort keys that stand before each one's own."""
+        """Number of distinct sort keys that precede each one's own."""
         return self.places[2]
 
     @cached_property

@@ -18,7 +18,7 @@ def key_at(
 ) -> tuple[Array, Array, Array]:
     """(word, tier, beyond) of the sort keys that follow those of `values` at a distance; before them if it is negative.
 
-    A key that the type does not reach is its last, and `beyond` it. A NULL has none: what stands there means nothing.
+    A key that the type does not reach is its last, and `beyond` it. A NULL has none: what is there means nothing.
     """
     far = Decimal(distance) * (-1 if column.descending else 1)
     moved, beyond = _move_values(values, far)

@@ -50,7 +50,7 @@ def messages(
     """The changes, key by key, those of a key in the order of its rows.
 
     before, after: the same rows side by side; inserted rows have none before. inserted: their kinds, -1 for other rows.
-    positions: of the removed rows, which stand before the row that is there now, and of the others. firsts: by place
+    positions: of the removed rows, which precede the row that is there now, and of the others. firsts: by place
     the first row of the key, of so many rows.
     """
     news = inserted >= 0
@@ -60,7 +60,7 @@ def messages(
     left, changed = len(gone.ids), len(sides[1].ids)
     kinds = np.where(news, inserted, UPDATE_AFTER)
     kinds = np.concatenate([np.full(left, DELETE), np.full(changed, UPDATE_BEFORE), kinds])
-    # Of a row what went stands before it, and what it was before what it is, as they stand here.
+    # Of a row what went precedes it, and what it was before what it is, as they stand here.
     order = np.argsort((every.places << _SHIFT) + rank, kind="stable")
     order = order[order_by_arrival(every.places[order], firsts, rows)]
     if not update_before:

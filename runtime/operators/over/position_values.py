@@ -117,7 +117,7 @@ def _with_values(call: ColumnCall, standing: Standing) -> Array:
     column = rows.rows.gather_columns(ids, np.array(call.columns[:1]))[0]
     valid = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
     opens = np.r_[0, np.cumsum(sizes)]
-    # How many values stand before each row, in all slots together.
+    # How many values precede each row, in all slots together.
     before = np.r_[0, np.cumsum(valid)]
     valued = np.flatnonzero(valid)
     base = opens[place]

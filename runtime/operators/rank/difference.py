@@ -21,7 +21,7 @@ from aggloom.runtime.storage.arena import Array, FlagArray, RowIdArray, Selectio
 from aggloom.runtime.values.changelog import UPDATE_BEFORE, Kinds
 
 By = Literal["key", "number", "row", "nothing"]
-"""The thing that makes a row that comes the successor of one that goes: the same key, number or identity."""
+"""The thing that makes a row that arrives the successor of one that goes: the same key, number or identity."""
 
 
 class NumberedChanges(NamedTuple):
@@ -42,7 +42,7 @@ class NumberedChanges(NamedTuple):
 class Difference:
     """Compares rows of a store. identity: the columns by which a row is known.
 
-    numbered: whether the number is a part of the rows. A row that comes for one that is the same is no change.
+    numbered: whether the number is a part of the rows. A row that arrives for one that is the same is no change.
     """
 
     def __init__(self, identity: Array, *, by: By, numbered: bool, update_before: bool) -> None:

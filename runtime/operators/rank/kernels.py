@@ -43,7 +43,7 @@ def in_range(
             order = np.int64(compare_bytes(pool, words[r], word))
         else:
             order = np.int64(words[r] > word) - np.int64(words[r] < word)
-        # A NULL may have the word of a value: the tiers tell them apart.
+        # A NULL may have the word of a value: the tiers distinguish them.
         if order == 0:
             order = tiers[r] - (tree.heap[entry + 3] >> TIER)
         # Equals share a rank; their row numbers are in the order of arrival, and this row arrives last.
@@ -123,7 +123,7 @@ def pair_numbers(
     """The messages of rows that are known by place and number, in this order; how many there are.
 
     The first `before` rows go, the others come, both in order. marked: whether numbers count; else a place has one row.
-    A row that comes for its equal is no change. kinds: 0 comes, 1 and 2 the halves of an update, 3.
+    A row that arrives for its equal is no change. kinds: 0 comes, 1 and 2 the halves of an update, 3.
     """
     i, j, count = np.int64(0), np.int64(before), 0
     while i < before or j < len(ids):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import pyarrow as pa
 
 from aggloom.codegen.planner import PlanOptions, Rank
-from aggloom.runtime.operators.base import OperatorSpec, TimeMode
+from aggloom.runtime.operators.base import ExpiringSpec, TimeMode
 from aggloom.runtime.operators.rank.operator import RankOperator
 from aggloom.runtime.operators.rank.settings import RankSettings
 from aggloom.runtime.operators.rank.window_rank import WindowRankOperator
@@ -17,7 +17,7 @@ from aggloom.runtime.state.sort_key import SortColumn
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankSpec(RankSettings, OperatorSpec[Rank]):
+class RankSpec(RankSettings, ExpiringSpec[Rank]):
     """The description that a Rank is made from, as a checkpoint holds it."""
 
     kind: ClassVar[str] = "rank"
@@ -66,15 +66,13 @@ class RankSpec(RankSettings, OperatorSpec[Rank]):
 
     @property
     def ttl_ms(self) -> int:
-        # A window goes when it is over.
-        return self.state_ttl_ms if self.window is None else 0
+        # A window is forgotten when it is over.
+        return super().ttl_ms if self.window is None else 0
 
     @property
     def time_mode(self) -> TimeMode:
-        if self.window is not None:
-            return "EventTime"
-        return "ProcessingTime" if self.state_ttl_ms else "None"
+        return super().time_mode if self.window is None else "EventTime"
 
     @property
-    def moves_last(self) -> bool:
+    def moves_clock_last(self) -> bool:
         return self.window is not None

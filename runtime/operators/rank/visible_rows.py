@@ -45,7 +45,7 @@ def find_visible(
     if function == ROW_NUMBER:
         opens = np.flatnonzero(np.r_[True, places[1:] != places[:-1]]) if len(places) else places
         lengths = np.diff(np.r_[opens, len(places)])
-        # Numbers go on from `start` within a key, and begin anew with the next.
+        # Numbers continue from `start` within a key, and begin anew with the next.
         numbers = start + np.arange(len(places)) - np.repeat(opens, lengths)
     else:
         standing = rows.places(ids)

@@ -84,7 +84,7 @@ class TemporalState(RowState):
         if self.debts is None or not len(self.debts):
             return
         ids = self.debts.rows.live()
-        # A row that comes when its time is over is never visible, so nothing has to be made good.
+        # A row that arrives when its time is over is never visible, so nothing has to be made good.
         old = ids[_times_of(self.debts, ids)[1] <= now]
         if len(old):
             slots = np.unique(self.debts.index.arrays.slot[old]).astype(np.int64)

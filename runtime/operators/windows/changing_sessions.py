@@ -31,7 +31,7 @@ from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL
 
 
 class _TimeCounts:
-    """The times of one key that have rows, or owe some, in order."""
+    """The times of one key that have rows or debts, in order."""
 
     def __init__(self, gap: int) -> None:
         self.counts = Counter[int]()
@@ -208,7 +208,7 @@ class ChangingSessionOperator(WindowOperator):
         return changes
 
     def _forget_debts(self) -> tuple[SessionRuns, FlagArray]:
-        """Forget the times that owe rows once no row can come to them; the sessions that are left, and none is over."""
+        """Forget times with debts that no row can pay any more; return the other sessions, none of which is over."""
         sessions = self._find_sessions(self.times.used_slots())
         is_over = sessions.end - 1 <= self.now
         self._forget(sessions.slots[is_over[sessions.session]])

@@ -12,7 +12,7 @@ from aggloom.codegen.windows import EvictorContext, WindowFunction, result_schem
 from aggloom.errors import AggloomError, DataError
 from aggloom.runtime.operators.windows.elements import ElementStore
 from aggloom.runtime.operators.windows.general_ledger import WindowState
-from aggloom.runtime.operators.windows.general_registry import Live
+from aggloom.runtime.operators.windows.general_registry import LiveWindow
 
 
 class FunctionCalls:
@@ -23,7 +23,7 @@ class FunctionCalls:
         self._schema = result_schema(function)
         self._said: list[Sequence[Any]] = []
 
-    def fire(self, live: Live, rows: list[int], ctx: EvictorContext) -> None:
+    def fire(self, live: LiveWindow, rows: list[int], ctx: EvictorContext) -> None:
         """A window fires with the rows of these numbers; raises DataError if the function fails."""
         if not rows:
             # A window without rows emits nothing.

@@ -1,7 +1,7 @@
 """The window operator for every windowing: any assigner under any trigger, with evictors, after Flink's WindowOperator.
 
-It asks the trigger about each row and each timer; the operators for windowings that are
-vectorised give the same changes faster. Where it differs from Flink: a timer registered for a time that has come fires
+It asks the trigger about each row and each timer; vectorised operators of single windowings give the same changes
+faster. Differences from Flink: a timer registered for a time that has come fires
 after the row, not with the next watermark; the timer by which a window ends is not the trigger's to delete; no timer
 outlives its window.
 """
@@ -27,7 +27,7 @@ from aggloom.codegen.windows import (
     Windowing,
 )
 from aggloom.errors import AggloomError, DataError, StateCorruptError
-from aggloom.runtime.operators.base import StoredKeyState
+from aggloom.runtime.operators.base import StoredKeyState, check_choice
 from aggloom.runtime.operators.slot_state import SlotState
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.base import PROCESSING, STAGGER, WATERMARK, WindowOperator
@@ -36,9 +36,9 @@ from aggloom.runtime.operators.windows.function_calls import FunctionCalls
 from aggloom.runtime.operators.windows.general_assignment import Placer
 from aggloom.runtime.operators.windows.general_changes import FiringChanges
 from aggloom.runtime.operators.windows.general_ledger import Ledger, Source, WindowState, orphan
-from aggloom.runtime.operators.windows.general_merging import place
-from aggloom.runtime.operators.windows.general_registry import Live, Pane, WindowRegistry
-from aggloom.runtime.operators.windows.general_trigger import Asker, Columns
+from aggloom.runtime.operators.windows.general_merging import merge_windows
+from aggloom.runtime.operators.windows.general_registry import LiveWindow, Pane, WindowRegistry
+from aggloom.runtime.operators.windows.general_trigger import Columns, TriggerCalls
 from aggloom.runtime.operators.windows.key_state import of_windows
 from aggloom.runtime.operators.windows.stagger import stagger_offset
 from aggloom.runtime.storage.arena import Array, FlagArray
@@ -47,7 +47,7 @@ from aggloom.runtime.values.clock import Clock
 
 _AT_ONCE = 1 << 20
 """Rows that are written down before they are added up."""
-_BOOK, _EMITTED, _ELEMENTS = "window.book", "window.emitted", "window.elements"
+_WINDOWS, _EMITTED, _ELEMENTS = "window.book", "window.emitted", "window.elements"
 
 
 class GeneralWindowOperator(WindowOperator):
@@ -72,15 +72,15 @@ class GeneralWindowOperator(WindowOperator):
         bucket: int = 0,
         directory: Path | None = None,
     ) -> None:
-        _check(on_orphan_retraction)
+        check_choice("on_orphan_retraction", on_orphan_retraction, ORPHAN_POLICIES)
         super().__init__(handler_class, windowing, bounds, is_chained, update_before)
         if windowing.assigner.merges and windowing.evictor is None and windowing.function is None:
             self.require_merge("sessions")
         self.on_orphan_retraction, self._bucket = on_orphan_retraction, bucket
         self.counters |= {"merged": 0, "evicted": 0}
         window_column = self.spec.group_by[-1]
-        fields = [f for f in row_schema or self.spec.handler_schema if f.name != window_column]
-        self._row_schema = pa.schema(fields)
+        fields = row_schema or self.spec.handler_schema
+        self._row_schema = pa.schema([f for f in fields if f.name != window_column])
         self._placer = Placer(windowing.assigner, window_column)
         self._source: Source = _no_rows
         self.state = WindowState(handler_class, directory)
@@ -92,13 +92,13 @@ class GeneralWindowOperator(WindowOperator):
 
     @property
     def keys(self) -> int:
-        """Live windows of all keys."""
-        return len(self._book.windows)
+        """The number of live windows of all keys."""
+        return len(self._registry.windows)
 
-    def windows_at(self, slot: int) -> list[Live]:
+    def windows_at(self, slot: int) -> list[LiveWindow]:
         """The live windows of the key at a slot."""
-        key = self._book.keys.get(slot)
-        return [] if key is None else list(key.windows.values())
+        key = self._registry.keys.get(slot)
+        return [*key.windows.values()] if key else []
 
     def key_columns(self) -> list[pa.Array]:
         return self.state.key_columns(self.state.used_slots())[:-1]
@@ -108,11 +108,11 @@ class GeneralWindowOperator(WindowOperator):
 
     def next_timers(self) -> tuple[int | None, int | None]:
         """The earliest timers, by the watermark and by the clock."""
-        return self._book.event.first(), self._book.processing.first()
+        return self._registry.event.first(), self._registry.processing.first()
 
     def contents(self) -> Rows:
         """Return the rows that have been emitted and may still change: each row an insertion."""
-        return self._changes.contents(self._book.windows.values())
+        return self._changes.contents(self._registry.windows.values())
 
     def snapshot(self) -> bytes:
         """The whole state as bytes."""
@@ -120,30 +120,28 @@ class GeneralWindowOperator(WindowOperator):
         return super().snapshot()
 
     def flush_files(self) -> None:
-        """Bring everything into the mapped files."""
+        """Write the whole state to the mapped files."""
         self._sync()
         super().flush_files()
 
-    # Rows.
-
     def _advance(self) -> Rows:
         """Return the rows that are due now that the clock has moved."""
-        self._book.clock = self._time()
+        self._registry.clock = self._time()
         self._fire_due()
-        return self._carry_out()
+        return self._finish_bundle()
 
     def _take(
         self, batch: pa.RecordBatch, kinds: Kinds, partials: Sequence[bytes | memoryview]
     ) -> Rows:
-        """Bring every row into its windows, and fire what that makes fire."""
+        """Add every row to its windows, ask the triggers, and return the changes of the windows that fire."""
         if partials:
             raise AggloomError("accumulators say nothing of single rows, which triggers must see")
         retracts = self.retractions(kinds)
-        times = self._placer.times(batch, self._book.clock)
+        times = self._placer.times(batch, self._registry.clock)
         slots = self.state.key_slots(batch)
         rows = batch.select(self._row_schema.names)
         put = self._row_putter(rows, retracts, times)
-        columns, ask = Columns(rows, retracts.tolist()), self._asker.element
+        columns, ask = Columns(rows, retracts.tolist()), self._calls.element
         slot_of, time_of = slots.tolist(), times.tolist()
         assigned, accepted = np.zeros((2, len(times)), np.bool_)
         last = -1
@@ -151,72 +149,76 @@ class GeneralWindowOperator(WindowOperator):
             if row != last:
                 self._between_rows()
                 last, assigned[row] = row, True
-            live = self._live(slot_of[row], local, window)
+            live = self._find_window(slot_of[row], local, window)
             if live is None:
                 continue
             accepted[row] = True
             put(live, row)
             result = ask(live, columns, row, time_of[row])
             if result is not TriggerResult.CONTINUE:
-                self._obey(live, result)
+                self._apply_result(live, result)
         self._between_rows()
         self.drop_late(batch, kinds, assigned & ~accepted)
-        return self._carry_out(np.unique(slots).tolist())
+        return self._finish_bundle(np.unique(slots).tolist())
 
     def _stagger(self) -> int:
         """Return how much later staggered windows start; the first row decides it once and for all."""
         assigner = self.windowing.assigner
         if not self.clock[STAGGER] and isinstance(assigner, Aligned):
-            now, digest = self._book.clock.processing, self.spec.digest
+            now, digest = self._registry.clock.processing, self.spec.digest
             self.clock[STAGGER] = 1 + stagger_offset(assigner, now, digest, self._bucket)
         return max(0, int(self.clock[STAGGER]) - 1)
 
     def _row_putter(
         self, rows: pa.RecordBatch, retracts: FlagArray, times: Array
-    ) -> Callable[[Live, int], None]:
+    ) -> Callable[[LiveWindow, int], None]:
         """Return the function that puts a row into a window; sets what the ledger means by the number of a row."""
         handler, ledger = self.state.handler, self._ledger
         if self._store is not None:
             store, first = self._store, self._store.add(rows, times)
             retract_flags = retracts.tolist()
-            return lambda live, row: self._keep(live, store, first + row, retract_flags[row])
+            return lambda live, row: self._apply_element(
+                live, store, first + row, retract_flags[row]
+            )
         inputs = handler.bind(rows)
         self._source = lambda numbers: (handler.pick(inputs, numbers), retracts[numbers])
         return lambda live, row: ledger.add(row, live.pane)
 
     def _between_rows(self) -> None:
-        if self._book.due:
+        if self._registry.due:
             self._fire_due()
         if self._ledger.size > _AT_ONCE:
             self._ledger.run(self._source)
 
-    # Windows.
-
-    def _live(self, slot: int, local: tuple[int, int], window: tuple[int, int]) -> Live | None:
-        """The live window of a key that a row belongs to, made if it is not there; None if it is over."""
-        key = self._book.keys.get(slot)
+    def _find_window(
+        self, slot: int, local: tuple[int, int], window: tuple[int, int]
+    ) -> LiveWindow | None:
+        """Return the live window of a row of the key at a slot, opened if it is new; None if it is over."""
+        registry, assigner = self._registry, self.windowing.assigner
+        key = registry.keys.get(slot)
         live = None if key is None else key.windows.get(local)
         if live is not None:
             return live
         own, instants = Window(*local), Window(*window)
-        assigner = self.windowing.assigner
         if assigner.merges:
-            return place(assigner, self._book, self._merge_windows, slot, (own, instants))
-        return None if self._book.is_late(instants) else self._book.open_window(slot, own, instants)
+            return merge_windows(assigner, registry, self._merge_windows, slot, (own, instants))
+        return None if registry.is_late(instants) else registry.open_window(slot, own, instants)
 
-    def _merge_windows(self, touched: list[Live], local: Window, window: Window) -> Live:
-        """The window that takes the place of others."""
+    def _merge_windows(
+        self, touched: list[LiveWindow], local: Window, window: Window
+    ) -> LiveWindow:
+        """Merge windows of a key, and return the window that replaces them."""
         touched.sort(key=lambda live: live.local)
         first, *others = touched
         if not others and first.local == local:
             return first
-        merged = self._book.open_window(first.key.slot, local, window, first.pane)
-        self._asker.merge(merged, touched)
+        merged = self._registry.open_window(first.key.slot, local, window, first.pane)
+        self._calls.merge(merged, touched)
         for live in touched:
-            self._changes.take_back(live)
+            self._changes.retract_emitted(live)
         for live in touched:
-            self._asker.clear(live)
-            self._book.close(live)
+            self._calls.clear(live)
+            self._registry.close(live)
         for other in others:
             self._merge_panes(first.pane, other.pane)
         self.counters["merged"] += len(others)
@@ -229,8 +231,10 @@ class GeneralWindowOperator(WindowOperator):
             # In the order of their numbers, that of their arrival.
             into.rows = sorted(into.rows + other.rows)
 
-    def _keep(self, live: Live, store: ElementStore, number: int, retracts: bool) -> None:
-        """With an evictor: a row comes to a window's rows, or retracts the first that equals it."""
+    def _apply_element(
+        self, live: LiveWindow, store: ElementStore, number: int, retracts: bool
+    ) -> None:
+        """With an evictor: add a row to the rows of a window, or retract the first one that equals it."""
         numbers = live.pane.rows
         if not retracts:
             numbers.append(number)
@@ -243,91 +247,92 @@ class GeneralWindowOperator(WindowOperator):
         else:
             self.counters["orphans_dropped"] += 1
 
-    # Firing.
-
     def _fire_due(self) -> None:
         """Fire all timers that have come due, those in event time first."""
-        book, asker, fired = self._book, self._asker, set()
-        book.due = False
+        registry, calls, fired = self._registry, self._calls, set()
+        registry.due = False
         while True:
-            ask, timers = asker.event_time, book.event
-            due = timers.pop(book.clock.watermark)
+            ask, timers = calls.event_time, registry.event
+            due = timers.pop(registry.clock.watermark)
             if due is None:
-                ask, timers = asker.processing_time, book.processing
-                due = timers.pop(book.clock.processing)
+                ask, timers = calls.processing_time, registry.processing
+                due = timers.pop(registry.clock.processing)
             if due is None:
                 return
             if (timers, due) in fired:
                 raise DataError(
-                    f"trigger {asker.text} registers its timer of {due[0]} ms again when that fires; "
+                    f"trigger {calls.text} registers its timer of {due[0]} ms again when that fires; "
                     "register a later one"
                 )
             fired.add((timers, due))
-            self._fire_timer(book.windows[due[1]], due[0], ask, timers is book.cleanups)
+            self._fire_timer(registry.windows[due[1]], due[0], ask, timers is registry.cleanups)
 
     def _fire_timer(
-        self, live: Live, time: int, ask: Callable[[Live, int], TriggerResult], ends: bool
+        self,
+        live: LiveWindow,
+        time: int,
+        ask: Callable[[LiveWindow, int], TriggerResult],
+        ends: bool,
     ) -> None:
-        self._obey(live, ask(live, time))
+        self._apply_result(live, ask(live, time))
         if ends and time == live.cleanup:
-            self._asker.clear(live)
-            self._book.close(live)
+            self._calls.clear(live)
+            self._registry.close(live)
             self._ledger.gone.append(live.pane)
 
-    def _obey(self, live: Live, result: TriggerResult) -> None:
+    def _apply_result(self, live: LiveWindow, result: TriggerResult) -> None:
         if result.fires:
             pane = live.pane if self._eviction is None else self._evict_rows(live, self._eviction)
             self._ledger.fire(pane, self._changes.fire(live))
         if result.purges:
             # The old accumulators wait until their result is read.
             self._ledger.gone.append(live.pane)
-            live.pane = self._book.pane(live.key)
+            live.pane = self._registry.pane(live.key)
 
-    def _evict_rows(self, live: Live, eviction: Eviction) -> Pane:
+    def _evict_rows(self, live: LiveWindow, eviction: Eviction) -> Pane:
         """A pane with the rows that the evictor leaves."""
-        clock = self._book.clock
+        clock = self._registry.clock
         ctx = EvictorContext(clock.watermark, clock.processing)
         rows = eviction.before(live.pane.rows, live.window, ctx)
         if self._function is not None:
             self._function.fire(live, rows, ctx)
-        pane = self._book.pane(live.key)
+        pane = self._registry.pane(live.key)
         for number in rows:
             self._ledger.add(number, pane)
         self._ledger.gone.append(pane)
         live.pane.rows = list(eviction.after(rows, live.window, ctx))
         return pane
 
-    def _carry_out(self, window_ids: Sequence[int] = ()) -> Rows:
-        """Do what was decided, and forget what is over; window_ids: slots of keys that rows had."""
-        book, ledger = self._book, self._ledger
+    def _finish_bundle(self, window_ids: Sequence[int] = ()) -> Rows:
+        """Run the ledger, forget windows that are over, and return the changes; window_ids: slots of the rows' keys."""
+        registry, ledger = self._registry, self._ledger
         ledger.run(self._source)
         records, results = ledger.take()
         if self._function is not None:
             results = [*results, *self._function.take()]
-        changes = self._changes.take(records, results, book.windows.values())
+        changes = self._changes.take(records, results, registry.windows.values())
         self.counters["fired"] += int((records > 0).sum())
         self.counters["orphans_dropped"] += ledger.dropped
         ledger.dropped = 0
-        moved = ledger.forget(sorted({*window_ids, *book.emptied} - book.keys.keys()))
-        book.emptied = set()
+        moved = ledger.forget(sorted({*window_ids, *registry.emptied} - registry.keys.keys()))
+        registry.emptied = set()
         if moved is not None:
-            book.renumber(moved)
+            registry.renumber(moved)
         if self._store is None:
             self._source = _no_rows
         else:
-            self._store.tidy(live.pane for live in book.windows.values())
+            self._store.tidy(live.pane for live in registry.windows.values())
         return changes
 
-    # State.
-
     def rebuild_derived(self) -> None:
-        """Go on with what the arena holds."""
+        """Rebuild the Python objects of the state from the arena."""
         windowing, trigger = self.windowing, self.windowing.trigger
         assert isinstance(trigger, Trigger)
-        self._book = WindowRegistry(windowing.assigner.event_time, int(windowing.allowed_lateness))
-        self._book.clock = self._time()
+        lateness = int(windowing.allowed_lateness)
+        self._registry = WindowRegistry(windowing.assigner.event_time, lateness)
+        self._registry.clock = self._time()
         self._ledger = Ledger(self.state, self.on_orphan_retraction)
-        self._asker = Asker(trigger, self._book)
+        self._calls = TriggerCalls(trigger, self._registry)
         self._changes = FiringChanges(
             self._output,
             self.state,
@@ -344,7 +349,7 @@ class GeneralWindowOperator(WindowOperator):
             self._source = self._elements
             if windowing.function is not None:
                 self._function = FunctionCalls(windowing.function, self.state, self._store)
-        if _BOOK in self.state.arena:
+        if _WINDOWS in self.state.arena:
             self._load()
 
     def _time(self) -> Clock:
@@ -356,14 +361,14 @@ class GeneralWindowOperator(WindowOperator):
         return self.state.handler.bind(rows), np.zeros(len(numbers), np.bool_)
 
     def _sync(self) -> None:
-        """Write what is kept in Python into the arena."""
-        windows = self._book.windows.values()
+        """Write the Python objects of the state into the arena."""
+        windows = self._registry.windows.values()
         self._changes.tidy(windows, wholly=True)
         parts = {_EMITTED: self._changes.dump()}
         if self._store is not None:
             self._store.tidy((live.pane for live in windows), wholly=True)
             parts[_ELEMENTS] = self._store.dump()
-        parts[_BOOK] = self._book.dump()
+        parts[_WINDOWS] = self._registry.dump()
         for name, data in parts.items():
             self.state.arena.array(name, 0, "u1")
             self.state.arena.replace(name, len(data))[:] = np.frombuffer(data, np.uint8)
@@ -371,23 +376,17 @@ class GeneralWindowOperator(WindowOperator):
     def _load(self) -> None:
         arena = self.state.arena
         try:
-            self._book.load(arena.array(_BOOK, 0, "u1").tobytes())
+            self._registry.load(arena.array(_WINDOWS, 0, "u1").tobytes())
             self._changes.load(arena.array(_EMITTED, 0, "u1").tobytes())
             if self._store is not None:
                 self._store.load(arena.array(_ELEMENTS, 0, "u1").tobytes())
             used = set(self.state.index.used_slots().tolist())
-            self._book.check_numbers(used, 0 if self._store is None else len(self._store))
-            self._changes.check_numbers(self._book.windows.values())
+            self._registry.check_numbers(used, 0 if self._store is None else len(self._store))
+            self._changes.check_numbers(self._registry.windows.values())
         except (ValueError, KeyError, TypeError, RecursionError, OSError, pa.ArrowException) as e:
             raise StateCorruptError(
                 f"the windows of a snapshot cannot be read: {e}. Restart from an older checkpoint."
             ) from e
-
-
-def _check(policy: str) -> None:
-    if policy not in ORPHAN_POLICIES:
-        known = ", ".join(ORPHAN_POLICIES)
-        raise AggloomError(f"on_orphan_retraction={policy!r} does not exist; use one of {known}")
 
 
 def _no_rows(numbers: Array) -> tuple[Any, Array]:

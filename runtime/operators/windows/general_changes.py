@@ -1,4 +1,4 @@
-"""The changes that firings of windows bring: rows that are only added, or changes of what was emitted before."""
+"""The changes that firings of windows emit: insertions only, or updates of what was emitted before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from aggloom.runtime.operators.windows.elements import empty, from_bytes, to_bytes
 from aggloom.runtime.operators.windows.general_ledger import WindowState
-from aggloom.runtime.operators.windows.general_registry import Live
+from aggloom.runtime.operators.windows.general_registry import LiveWindow
 from aggloom.runtime.operators.windows.output import WindowOutput
 from aggloom.runtime.storage.arena import Array, NumberArray
 from aggloom.runtime.values import scalars
@@ -37,9 +37,9 @@ class FiringMessage(NamedTuple):
 
 
 class FiringChanges:
-    """The results that windows have emitted and may still change (`updates`), by row number; Live.emitted names them.
+    """The results that windows have emitted and may still change (`updates`), by row number.
 
-    Rows of the bundle's firings are numbered after those.
+    LiveWindow.emitted has these numbers. Rows of the bundle's firings are numbered after those.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class FiringChanges:
         bounds = [pa.field("", pa.int64())] * 2
         self._schema = pa.schema([*bounds, *output.results])
         self._rows = empty(self._schema)
-        self._firings: list[tuple[Live, tuple[int, ...]]] = []
-        self._renewed: list[Live] = []
+        self._firings: list[tuple[LiveWindow, tuple[int, ...]]] = []
+        self._renewed: list[LiveWindow] = []
         self._gone: list[tuple[int, int, int]] = []
         self._tidy_count = 0
 
-    def fire(self, live: Live) -> int:
-        """The number of a new firing of a window."""
+    def fire(self, live: LiveWindow) -> int:
+        """Note a firing of a window, and return its number."""
         firing = len(self._firings)
         self._firings.append((live, live.emitted))
         if self.updates:
@@ -64,14 +64,14 @@ class FiringChanges:
             self._renewed.append(live)
         return firing
 
-    def take_back(self, live: Live) -> None:
-        """A window has become part of another one: its results hold no longer."""
+    def retract_emitted(self, live: LiveWindow) -> None:
+        """Retract the emitted results of a window that has become part of another one."""
         gone = [(len(self._firings), row, live.key.slot) for row in live.emitted]
         self._gone.extend(gone)
         live.emitted = ()
 
     def take(
-        self, records: NumberArray, results: list[pa.Array], windows: Iterable[Live]
+        self, records: NumberArray, results: list[pa.Array], windows: Iterable[LiveWindow]
     ) -> tuple[pa.RecordBatch, Kinds]:
         """The changes of all firings, from the rows of their windows and their results."""
         base = self._rows.num_rows
@@ -91,13 +91,13 @@ class FiringChanges:
         self.tidy(windows, wholly=not self.updates)
         return whole
 
-    def contents(self, windows: Iterable[Live]) -> tuple[pa.RecordBatch, Kinds]:
-        """The results that are out and may change, as insertions."""
+    def contents(self, windows: Iterable[LiveWindow]) -> tuple[pa.RecordBatch, Kinds]:
+        """The emitted results that may still change, as insertions."""
         return self._batch(
             [FiringMessage(INSERT, row, live.key.slot) for live in windows for row in live.emitted]
         )
 
-    def tidy(self, windows: Iterable[Live], *, wholly: bool = False) -> None:
+    def tidy(self, windows: Iterable[LiveWindow], *, wholly: bool = False) -> None:
         """Forget results of windows that are over, once they are many or `wholly`."""
         if not wholly and self._rows.num_rows <= 2 * self._tidy_count + _ROOMY:
             return
@@ -119,7 +119,7 @@ class FiringChanges:
         self._rows = batches[0] if batches else empty(self._schema)
         self._tidy_count = self._rows.num_rows
 
-    def check_numbers(self, windows: Iterable[Live]) -> None:
+    def check_numbers(self, windows: Iterable[LiveWindow]) -> None:
         """Raise ValueError unless the results that windows name are there."""
         there = range(self._rows.num_rows)
         if any(row not in there for live in windows for row in live.emitted):
@@ -132,7 +132,7 @@ class FiringChanges:
         return pa.RecordBatch.from_arrays([*bounds, *results], schema=self._schema)
 
     def _corrections(self, base: int, alive: Array) -> list[FiringMessage]:
-        """The messages that lead from what was out before each firing to what is then."""
+        """The messages that replace what was emitted before each firing by its result."""
         starts, ends = (self._rows.column(at).to_numpy() for at in (0, 1))
         messages: list[FiringMessage] = []
         gone = [each for each in self._gone if each[1] < base or alive[each[1] - base]]

@@ -1,8 +1,9 @@
-"""The ledger of accumulators: what is to happen to them, written down row by row and carried out column by column.
+"""The ledger of accumulators: changes are noted row by row, and applied to the accumulators column by column.
 
-Triggers decide when a window fires without looking at its result, so results can wait: they are read in as few calls
-as there are firings of one window, not one call for each firing. What happens to a pane falls into waves; in each,
-other panes are merged into it, then rows are added, then its result is read. Panes of one wave do not meet.
+Triggers decide when a window fires without looking at its result, so results can wait: the number of calls is that of
+the firings of one window, not that of all firings. The changes of a pane are divided into rounds. In a round other
+panes are merged into it, then rows are added, then its result is read. No pane has changes that depend on another
+pane of the same round.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class WindowState(KeyedState):
         self.handler.merge_slots(self.accumulators, into, copies, every)
 
     def drop(self, slots: SlotArray) -> dict[int, int] | None:
-        """Forget slots; where the others are now, if that has changed."""
+        """Forget slots; return the new slots of the others by their old ones, None if they have not moved."""
         self.moved = None
         self.forget(slots)
         return self.moved
@@ -71,8 +72,8 @@ class WindowState(KeyedState):
         self.moved = {old: new for new, old in enumerate(used.tolist())}
 
 
-class Wave:
-    """The merges, rows and firings that happen to panes of which nothing has been read yet."""
+class LedgerRound:
+    """The merges, rows and firings of panes that have no result in this round yet."""
 
     def __init__(self) -> None:
         self.merges: list[tuple[Pane, Pane]] = []
@@ -83,7 +84,7 @@ class Wave:
 
 
 class Ledger:
-    """The waves of a bundle. Firings are numbered from 0; `gone` are panes that nothing needs after the bundle."""
+    """The rounds of a bundle. Firings are numbered from 0; `gone` are panes that nothing needs after the bundle."""
 
     def __init__(self, state: WindowState, on_orphan_retraction: OrphanPolicy) -> None:
         self.state, self._policy = state, on_orphan_retraction
@@ -93,56 +94,56 @@ class Ledger:
         self.columns: list[list[pa.Array]] = []
         self.firings: list[int] = []
         self.size = 0
-        self._waves: list[Wave] = []
+        self._rounds: list[LedgerRound] = []
         self._touched: list[Pane] = []
         self._results = list(state.spec.aggregate_schema)[len(state.key_fields) :]
 
     def add(self, row: int, pane: Pane) -> None:
-        """A row comes to a pane, or leaves it."""
-        # Rows that come after its result was read go into the next wave.
-        if pane.wave < 0 or pane.closed:
-            self._enter(pane, pane.wave + 1)
-        wave = self._waves[pane.wave]
-        wave.rows.append(row)
-        wave.panes.append(pane)
+        """Note that a row is added to a pane, or retracted from it."""
+        # Rows that arrive after its result was read belong to the next round.
+        if pane.round < 0 or pane.closed:
+            self._enter(pane, pane.round + 1)
+        last = self._rounds[pane.round]
+        last.rows.append(row)
+        last.panes.append(pane)
         self.size += 1
 
     def fire(self, pane: Pane, firing: int) -> None:
-        """The result of a pane is wanted."""
-        if pane.wave < 0:
+        """Note that the result of a pane is to be read."""
+        if pane.round < 0:
             self._enter(pane, 0)
-        wave = self._waves[pane.wave]
-        wave.fired.append(pane)
-        wave.firings.append(firing)
+        last = self._rounds[pane.round]
+        last.fired.append(pane)
+        last.firings.append(firing)
         pane.closed = True
 
     def merge(self, into: Pane, other: Pane) -> None:
-        """Move what is in a pane to another one."""
-        # Behind all that has happened to either of them.
-        wave = max(into.wave, other.wave) + 1
-        if other.wave < 0:
-            self._enter(other, wave)
-        self._enter(into, wave)
-        self._waves[wave].merges.append((into, other))
+        """Note that a pane is merged into another one."""
+        # After all earlier changes of both.
+        number = max(into.round, other.round) + 1
+        if other.round < 0:
+            self._enter(other, number)
+        self._enter(into, number)
+        self._rounds[number].merges.append((into, other))
         self.gone.append(other)
 
     def run(self, source: Source) -> None:
-        """Carry out what was written down so far."""
+        """Apply all changes that were noted so far."""
         self.state.open_panes(self._touched)
-        for wave in self._waves:
-            if wave.merges:
-                into, others = (_slots(panes) for panes in zip(*wave.merges, strict=True))
+        for each in self._rounds:
+            if each.merges:
+                into, others = (_slots(panes) for panes in zip(*each.merges, strict=True))
                 self.state.merge_within(into, others)
-            if wave.rows:
-                self._update(np.array(wave.rows, np.int64), _slots(wave.panes), source)
-            if wave.fired:
-                self._read_results(_slots(wave.fired), wave)
+            if each.rows:
+                self._update(np.array(each.rows, np.int64), _slots(each.panes), source)
+            if each.fired:
+                self._read_results(_slots(each.fired), each.firings)
         for pane in self._touched:
-            pane.wave, pane.closed = -1, False
-        self._waves, self._touched, self.size = [], [], 0
+            pane.round, pane.closed = -1, False
+        self._rounds, self._touched, self.size = [], [], 0
 
     def take(self) -> tuple[Array, list[pa.Array]]:
-        """(rows of the window, results) of all firings, in their order; the next bundle begins."""
+        """Return the number of rows behind each firing and the results, by firing, and begin the next bundle."""
         if not self.firings:
             return np.zeros(0, np.int64), [pa.array([], f.type) for f in self._results]
         order = np.argsort(np.array(self.firings), kind="stable")
@@ -152,26 +153,26 @@ class Ledger:
         return records, [column.take(pa.array(order)) for column in columns]
 
     def forget(self, keys: list[int]) -> dict[int, int] | None:
-        """Give back the slots of panes that are gone and of keys without windows; where the others are now."""
+        """Free the slots of panes that are gone and of keys without windows; return the others' new slots, if moved."""
         slots = np.array([pane.slot for pane in self.gone if pane.slot >= 0], np.int64)
         self.gone = []
         self.state.reset(slots)
         return self.state.drop(np.concatenate([slots, np.array(keys, np.int64)]))
 
-    def _enter(self, pane: Pane, wave: int) -> None:
-        if pane.wave < 0:
+    def _enter(self, pane: Pane, number: int) -> None:
+        if pane.round < 0:
             self._touched.append(pane)
-        pane.wave, pane.closed = wave, False
-        if wave == len(self._waves):
-            self._waves.append(Wave())
+        pane.round, pane.closed = number, False
+        if number == len(self._rounds):
+            self._rounds.append(LedgerRound())
 
     def _update(self, rows: Array, slots: SlotArray, source: Source) -> None:
         state, keep = self.state, self._policy == "keep"
         inputs, retracts = source(rows)
         if self._policy == "error" and retracts.any():
             self._refuse_orphans(slots, retracts)
-        # A count that owes rows may pass zero and come back: while it is far away, no retraction takes it for the last
-        # one.
+        # The count of a pane with debts may pass zero in between. It is moved far from zero until all rows are applied,
+        # so that no retraction is mistaken for that of the last row.
         away = AWAY_FROM_ZERO if keep and state.handler.RETRACTING else 0
         touched = np.unique(slots) if away else slots
         if away:
@@ -181,13 +182,13 @@ class Ledger:
             state.accumulators.shift_records(touched, -away)
             state.reset(touched[state.records[touched] == 0])
 
-    def _read_results(self, slots: SlotArray, wave: Wave) -> None:
+    def _read_results(self, slots: SlotArray, firings: list[int]) -> None:
         handler = self.state.handler
         values = handler.values(slots)
         handler.refuse_overflow(values, self.state.place)
         self.records.append(self.state.records[slots])
         self.columns.append(handler.to_arrow(values, self._results))
-        self.firings += wave.firings
+        self.firings += firings
 
     def _refuse_orphans(self, slots: SlotArray, retracts: FlagArray) -> None:
         records = self.state.records
@@ -199,7 +200,7 @@ class Ledger:
 
 
 def orphan(place: str) -> OrphanRetractionError:
-    """The error about a retraction of what a window does not hold."""
+    """The error about a retraction of a row that a window does not have."""
     return OrphanRetractionError(
         f"a row retracts from a window of {place} that does not hold it; "
         "let on_orphan_retraction be 'drop' if the input may be out of order"

@@ -1,4 +1,4 @@
-"""Windows of a key that become one: sessions, and what an assigner of the user's says."""
+"""Merging of the windows of a key: sessions, and windows of a user's assigner that merge."""
 
 from __future__ import annotations
 
@@ -7,49 +7,49 @@ from collections.abc import Callable, Iterable, Sequence
 from aggloom.codegen.windows import Assigner, Session, Window
 from aggloom.errors import AggloomError, DataError
 from aggloom.runtime.operators.windows.general_assignment import instants_of
-from aggloom.runtime.operators.windows.general_registry import Live, WindowRegistry
+from aggloom.runtime.operators.windows.general_registry import LiveWindow, WindowRegistry
 from aggloom.runtime.operators.windows.general_trigger import format_window
 
 Merged = tuple[list[Window], Window]
-Merger = Callable[[list[Live], Window, Window], Live]
-"""From live windows, and what they become on the wall clock and in instants, to the live window that they are then."""
+Merger = Callable[[list[LiveWindow], Window, Window], LiveWindow]
+"""From live windows and the bounds of the result (wall clock, instants) to the window that replaces them."""
 
 
-def place(
+def merge_windows(
     assigner: Assigner,
-    book: WindowRegistry,
-    merged: Merger,
+    registry: WindowRegistry,
+    merge: Merger,
     slot: int,
     window: tuple[Window, Window],
-) -> Live | None:
-    """The live window of a row of the key at a slot, once windows have merged; None if it is over.
+) -> LiveWindow | None:
+    """Merge the window of a row of the key at a slot with its other windows, and return it; None if it is over.
 
     window: the row's own, on the wall clock and in instants. Raises DataError if an assigner merges nonsense.
     """
     own, instants = window
-    key = book.keys.get(slot)
+    key = registry.keys.get(slot)
     if isinstance(assigner, Session):
         touched = [each for each in key.windows.values() if each.local.touches(own)] if key else []
         for each in touched:
             own, instants = own.cover(each.local), instants.cover(each.window)
         if touched:
-            return merged(touched, own, instants)
+            return merge(touched, own, instants)
     else:
-        live_of_row: Live | None = None
+        live_of_row: LiveWindow | None = None
         for parts, whole in _merges(assigner, [own, *(key.windows if key else ())]):
             lives = [key.windows[part] for part in parts if key and part in key.windows]
             whole_instants = instants_of(whole, assigner.zone)
-            if lives and book.is_late(whole_instants):
+            if lives and registry.is_late(whole_instants):
                 raise DataError(
                     f"assigner {assigner.text}: merge_windows makes {format_window(whole_instants)} of windows that "
                     "are live, which is over by the watermark; merge into a later one"
                 )
-            live = merged(lives, whole, whole_instants) if lives else None
+            live = merge(lives, whole, whole_instants) if lives else None
             if window[0] in parts:
                 live_of_row, own, instants = live, whole, whole_instants
         if live_of_row is not None:
             return live_of_row
-    return None if book.is_late(instants) else book.open_window(slot, own, instants)
+    return None if registry.is_late(instants) else registry.open_window(slot, own, instants)
 
 
 def _merges(assigner: Assigner, windows: Iterable[tuple[int, int]]) -> list[Merged]:

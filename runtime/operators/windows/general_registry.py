@@ -1,4 +1,4 @@
-"""The book of a general window operator: keys, their live windows, timers. It goes into the arena as text."""
+"""The registry of a general window operator: keys, their live windows, timers. The arena stores it as JSON."""
 
 from __future__ import annotations
 
@@ -17,31 +17,32 @@ class Key:
 
     def __init__(self, slot: int) -> None:
         self.slot = slot
-        self.windows: dict[tuple[int, int], Live] = {}
+        self.windows: dict[tuple[int, int], LiveWindow] = {}
 
 
 class Pane:
     """The place in which the rows of a window are added up, or with an evictor their numbers.
 
     The state window of Flink's MergingWindowSet: a session that grows keeps the pane of one of its parts. slot: that of
-    the accumulators, -1 before the first row. wave, closed: see Ledger.
+    the accumulators, -1 before the first row. round, closed: see Ledger.
     """
 
-    __slots__ = ("closed", "id", "key", "rows", "slot", "wave")
+    __slots__ = ("closed", "id", "key", "round", "rows", "slot")
 
     def __init__(
         self, number: int, key: Key, slot: int = -1, rows: list[int] | None = None
     ) -> None:
         self.id, self.key, self.slot = number, key, slot
         self.rows: list[int] = rows or []
-        self.wave, self.closed = -1, False
+        self.round, self.closed = -1, False
 
 
-class Live:
+class LiveWindow:
     """A window that is not over.
 
-    local: on the wall clock of the assigner's zone. window: in instants, as triggers see it. cleanup: the timer by
-    which it ends, if ever. state: what its trigger remembers. emitted: which results are out and still valid.
+    local, window: its bounds on the wall clock of the assigner's zone, and in instants, as triggers see them. cleanup:
+    the timer at which it ends, if ever. state: what its trigger remembers. emitted: the numbers of the emitted results
+    that are still valid.
     """
 
     __slots__ = ("cleanup", "emitted", "id", "key", "local", "pane", "state", "window")
@@ -58,14 +59,14 @@ class Live:
 class WindowRegistry:
     """Keys by slot and windows by number. emptied: slots of keys that have lost their last window.
 
-    due: whether a timer was set for a time that has come.
+    due: whether a timer was set for a time that is already over.
     """
 
     def __init__(self, event_time: bool, lateness: int) -> None:
         self.event_time, self._lateness = event_time, lateness
         self.clock = Clock()
         self.keys: dict[int, Key] = {}
-        self.windows: dict[int, Live] = {}
+        self.windows: dict[int, LiveWindow] = {}
         self.event, self.processing = Timers(), Timers()
         self.emptied: set[int] = set()
         self.due = False
@@ -73,7 +74,7 @@ class WindowRegistry:
 
     @property
     def cleanups(self) -> Timers:
-        """The timers that windows end by."""
+        """The timers at which windows end."""
         return self.event if self.event_time else self.processing
 
     def cleanup_of(self, window: Window) -> int | None:
@@ -91,12 +92,14 @@ class WindowRegistry:
 
     def open_window(
         self, slot: int, local: Window, window: Window, pane: Pane | None = None
-    ) -> Live:
+    ) -> LiveWindow:
         """A new window of the key at a slot, with a pane of its own or that of a window which it replaces."""
         key = self.keys.get(slot)
         if key is None:
             key = self.keys[slot] = Key(slot)
-        live = Live(self._number(), pane or self.pane(key), local, window, self.cleanup_of(window))
+        live = LiveWindow(
+            self._number(), pane or self.pane(key), local, window, self.cleanup_of(window)
+        )
         self._enter(live)
         if live.cleanup is not None:
             (self.register_event if self.event_time else self.register_processing)(
@@ -104,19 +107,19 @@ class WindowRegistry:
             )
         return live
 
-    def register_event(self, time: int, live: Live) -> None:
+    def register_event(self, time: int, live: LiveWindow) -> None:
         """Set a window's timer by the watermark."""
         self.event.register(time, live.id, time)
         self.due |= time <= self.clock.watermark
 
-    def register_processing(self, time: int, live: Live) -> None:
+    def register_processing(self, time: int, live: LiveWindow) -> None:
         """Set a window's timer by the clock."""
         # The last millisecond of a window has to be over: more rows may come in it.
         due = time + (time == live.window.max_timestamp)
         self.processing.register(time, live.id, due)
         self.due |= due <= self.clock.processing
 
-    def close(self, live: Live) -> None:
+    def close(self, live: LiveWindow) -> None:
         """Forget a window, its timers, and its key if that has no other."""
         self.event.drop(live.id)
         self.processing.drop(live.id)
@@ -128,7 +131,7 @@ class WindowRegistry:
             self.emptied.add(live.key.slot)
 
     def renumber(self, slots: dict[int, int]) -> None:
-        """Follow a state that has moved its slots."""
+        """Replace slots after the state has moved them; slots: from old to new."""
         for key in self.keys.values():
             key.slot = slots[key.slot]
         self.keys = {key.slot: key for key in self.keys.values()}
@@ -137,7 +140,7 @@ class WindowRegistry:
             live.pane.slot = slots.get(live.pane.slot, -1)
 
     def dump(self) -> bytes:
-        """All of it as JSON."""
+        """Return the registry as JSON."""
         keys = ",".join(
             f"[{key.slot},[{','.join(map(self._dump_window, key.windows.values()))}]]"
             for key in self.keys.values()
@@ -145,10 +148,10 @@ class WindowRegistry:
         return f'{{"numbers":{self._numbers},"keys":[{keys}]}}'.encode()
 
     def load(self, text: bytes) -> None:
-        """Load what `dump` wrote, into a new book."""
-        book = json.loads(text)
-        self._numbers = book["numbers"]
-        for slot, windows in book["keys"]:
+        """Load what `dump` wrote, into a new registry."""
+        data = json.loads(text)
+        self._numbers = data["numbers"]
+        for slot, windows in data["keys"]:
             key = self.keys[slot] = Key(slot)
             for dumped in windows:
                 self._load(key, dumped)
@@ -174,11 +177,11 @@ class WindowRegistry:
         self._numbers += 1
         return self._numbers
 
-    def _enter(self, live: Live) -> None:
+    def _enter(self, live: LiveWindow) -> None:
         live.key.windows[live.local] = live
         self.windows[live.id] = live
 
-    def _dump_window(self, live: Live) -> str:
+    def _dump_window(self, live: LiveWindow) -> str:
         # Text, not lists that are then written: those of many windows keep the garbage collector busy.
         (start, end), (since, until), pane = live.local, live.window, live.pane
         state = json.dumps(live.state) if live.state else "{}"
@@ -192,7 +195,7 @@ class WindowRegistry:
         )
         window = Window(since, until)
         cleanup = self.cleanup_of(window)
-        live = Live(number, Pane(pane, key, slot, rows), Window(start, end), window, cleanup)
+        live = LiveWindow(number, Pane(pane, key, slot, rows), Window(start, end), window, cleanup)
         live.state, live.emitted = state, tuple(emitted)
         self._enter(live)
         for time in event:

@@ -20,7 +20,7 @@ from aggloom.codegen.windows import (
     Window,
 )
 from aggloom.errors import AggloomError, DataError, SpecError
-from aggloom.runtime.operators.windows.general_registry import Live, WindowRegistry
+from aggloom.runtime.operators.windows.general_registry import LiveWindow, WindowRegistry
 
 _KNOWN = (EventTimeTrigger, ProcessingTimeTrigger, CountTrigger, ContinuousTrigger, NeverTrigger)
 
@@ -63,19 +63,19 @@ class Columns:
 class Context:
     """The TriggerContext of the window that the trigger is asked about."""
 
-    def __init__(self, book: WindowRegistry) -> None:
-        self._book = book
+    def __init__(self, registry: WindowRegistry) -> None:
+        self._registry = registry
         self.live: Any = None
         self.retracts = False
         self.merged: list[MutableMapping[str, Any]] = []
 
     @property
     def watermark(self) -> int:
-        return self._book.clock.watermark
+        return self._registry.clock.watermark
 
     @property
     def processing_time(self) -> int:
-        return self._book.clock.processing
+        return self._registry.clock.processing
 
     @property
     def state(self) -> MutableMapping[str, Any]:
@@ -83,38 +83,38 @@ class Context:
         return state
 
     def register_event_time_timer(self, time: int) -> None:
-        if not self._book.event_time:
+        if not self._registry.event_time:
             raise SpecError(
                 "a trigger registers a timer by the watermark, which windows in processing time do not know; "
                 "give the window a column on=...., or register_processing_time_timer"
             )
-        self._book.register_event(int(time), self.live)
+        self._registry.register_event(int(time), self.live)
 
     def register_processing_time_timer(self, time: int) -> None:
-        self._book.register_processing(int(time), self.live)
+        self._registry.register_processing(int(time), self.live)
 
     def delete_event_time_timer(self, time: int) -> None:
         # The timer at which a window ends is the window's own.
-        if time != self.live.cleanup or self._book.cleanups is not self._book.event:
-            self._book.event.delete(time, self.live.id)
+        if time != self.live.cleanup or self._registry.cleanups is not self._registry.event:
+            self._registry.event.delete(time, self.live.id)
 
     def delete_processing_time_timer(self, time: int) -> None:
-        if time != self.live.cleanup or self._book.cleanups is not self._book.processing:
-            self._book.processing.delete(time, self.live.id)
+        if time != self.live.cleanup or self._registry.cleanups is not self._registry.processing:
+            self._registry.processing.delete(time, self.live.id)
 
 
-class Asker:
-    """Asks a trigger, and raises DataError that names it and the window if it fails."""
+class TriggerCalls:
+    """The calls of a trigger; one that fails raises DataError, which names the trigger and the window."""
 
-    def __init__(self, trigger: Trigger, book: WindowRegistry) -> None:
-        self.context = Context(book)
+    def __init__(self, trigger: Trigger, registry: WindowRegistry) -> None:
+        self.context = Context(registry)
         self.text = trigger.text
         self._trigger = trigger
         self._own = type(trigger.innermost) not in _KNOWN
         self._element = trigger.on_element
 
-    def element(self, live: Live, columns: Columns, row: int, time: int) -> TriggerResult:
-        """Return the fate of a window that a row has come to."""
+    def element(self, live: LiveWindow, columns: Columns, row: int, time: int) -> TriggerResult:
+        """Return what the trigger decides about a window when a row is added to it."""
         # Our own triggers read no column.
         view: Mapping[str, Any] = RowView(columns, row) if self._own else {}
         self.context.live, self.context.retracts = live, columns.retracts[row]
@@ -124,16 +124,16 @@ class Asker:
             raise self._name_failure("on_element", live, error) from error
         return self._check_result("on_element", live, result) if self._own else result
 
-    def event_time(self, live: Live, time: int) -> TriggerResult:
-        """Return the fate of a window of which an event-time timer has come due."""
+    def event_time(self, live: LiveWindow, time: int) -> TriggerResult:
+        """Return what the trigger decides about a window when an event-time timer is due."""
         return self._timer("on_event_time", self._trigger.on_event_time, live, time)
 
-    def processing_time(self, live: Live, time: int) -> TriggerResult:
-        """Return the fate of a window of which a processing-time timer has come due."""
+    def processing_time(self, live: LiveWindow, time: int) -> TriggerResult:
+        """Return what the trigger decides about a window when a processing-time timer is due."""
         return self._timer("on_processing_time", self._trigger.on_processing_time, live, time)
 
-    def merge(self, live: Live, merged: list[Live]) -> None:
-        """A window takes the place of others."""
+    def merge(self, live: LiveWindow, merged: list[LiveWindow]) -> None:
+        """Tell the trigger that a window replaces others."""
         self.context.live = live
         self.context.merged = [each.state for each in merged]
         try:
@@ -142,8 +142,8 @@ class Asker:
             raise self._name_failure("on_merge", live, error) from error
         self._check_state(live)
 
-    def clear(self, live: Live) -> None:
-        """A window is over."""
+    def clear(self, live: LiveWindow) -> None:
+        """Tell the trigger that a window is over."""
         self.context.live = live
         try:
             self._trigger.clear(live.window, self.context)
@@ -154,7 +154,7 @@ class Asker:
         self,
         method: str,
         ask: Callable[[int, Window, Any], TriggerResult],
-        live: Live,
+        live: LiveWindow,
         time: int,
     ) -> TriggerResult:
         self.context.live = live
@@ -164,7 +164,7 @@ class Asker:
             raise self._name_failure(method, live, error) from error
         return self._check_result(method, live, result) if self._own else result
 
-    def _check_result(self, method: str, live: Live, result: Any) -> TriggerResult:
+    def _check_result(self, method: str, live: LiveWindow, result: Any) -> TriggerResult:
         self._check_state(live)
         if not isinstance(result, TriggerResult):
             raise DataError(
@@ -173,7 +173,7 @@ class Asker:
             )
         return result
 
-    def _check_state(self, live: Live) -> None:
+    def _check_state(self, live: LiveWindow) -> None:
         for name, value in live.state.items():
             if not isinstance(name, str) or not isinstance(value, int | float | str | None):
                 raise DataError(
@@ -181,7 +181,7 @@ class Asker:
                     "state is int, float, str, bool or None under names of text"
                 )
 
-    def _name_failure(self, method: str, live: Live, error: Exception) -> AggloomError:
+    def _name_failure(self, method: str, live: LiveWindow, error: Exception) -> AggloomError:
         if isinstance(error, AggloomError):
             return error
         return DataError(

@@ -108,12 +108,12 @@ class WindowSettings(OperatorSpec[WindowAggregate]):
         return output.late_schema(self.row_schema, self.windowing.assigner.columns[0])
 
     @property
-    def wakes(self) -> bool:
+    def wakes_every_bucket(self) -> bool:
         # Timers by the watermark are all that Spark has here; by the clock something may be due, too.
         return self.windowing.assigner.event_time and not self.windowing.on_time_only
 
     @property
-    def moves_last(self) -> bool:
+    def moves_clock_last(self) -> bool:
         return self.is_chained and self.windowing.assigner.event_time
 
     @property
@@ -160,6 +160,6 @@ class RollingSettings(WindowSettings):
         return False
 
     @property
-    def wakes(self) -> bool:
+    def wakes_every_bucket(self) -> bool:
         # Nothing here is due by another clock than the one of its timers.
         return False

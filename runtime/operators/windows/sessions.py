@@ -153,8 +153,8 @@ class SessionWindowOperator(WindowOperator):
         )
         gone = np.concatenate([touched[self._was_emitted(touched) & moved], merged])
         # Deletions go first: what follows may have the same key and bounds.
-        taken_back = self._take_back(gone)
-        return concat_changes([taken_back, self._fire(touched[passed])], self.schema)
+        retracted = self._retract_emitted(gone)
+        return concat_changes([retracted, self._fire(touched[passed])], self.schema)
 
     # The clock moves.
 
@@ -198,7 +198,7 @@ class SessionWindowOperator(WindowOperator):
         state.handler.refuse_overflow(after, self.live.place)
         return self._changes(slots, windows, (before or after, after), (was, now))
 
-    def _take_back(self, slots: SlotArray) -> Rows:
+    def _retract_emitted(self, slots: SlotArray) -> Rows:
         """Delete the results that were emitted for sessions whose bounds are others now."""
         slots = slots[self._was_emitted(slots)]
         changes = self._emit_emitted(slots, np.zeros(len(slots), np.bool_))

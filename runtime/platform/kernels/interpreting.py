@@ -1,7 +1,7 @@
 """Kernels that Python runs itself while a command has little to do (`aggloom/interpreted_start.py`).
 
 Compiling what a first query calls takes a quarter of a minute, and loading that again a third of a second; Python needs
-a few milliseconds for a few rows. Kernels are Python functions over arrays, so the next call goes on with what the last
+a few milliseconds for a few rows. Kernels are Python functions over arrays, so each call continues with what the last
 one left, whoever ran it. Both compute the same bits; `tests/house/test_kernels.py` says what kernels may contain.
 Numba itself is imported with the first kernel that is compiled, which takes a seventh of a second.
 """

@@ -51,7 +51,7 @@ def begin_handed_over(
 ) -> None:
     """Make Spark's checkpoint of one that the local engine has handed over; nothing where there is none.
 
-    Raises CheckpointError, before anything is written, where Spark cannot go on with it.
+    Raises CheckpointError, before anything is written, where Spark cannot continue with it.
     """
     root = local(checkpoint)
     if not is_local(checkpoint):

@@ -1,4 +1,4 @@
-"""The facts of a query's checkpoint on Spark, as the local engine goes on with them."""
+"""The facts of a query's checkpoint on Spark, as the local engine continues with them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL
 
 
 def take_over(root: Path) -> HandOver:
-    """The facts of a checkpoint of Spark; raises CheckpointError where the local engine cannot go on from them."""
+    """The facts of a checkpoint of Spark; raises CheckpointError where the local engine cannot continue from them."""
     check_directory(root)
     check_records(root)
     planned, done = batches(root / "offsets"), batches(root / "commits")

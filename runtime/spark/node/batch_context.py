@@ -59,7 +59,7 @@ def part_name(token: str) -> str:
     task = _task()
     if task is None:
         return "0"
-    # Tasks of one stage may run one after the other in this worker: an attempt's own number tells them apart.
+    # Tasks of one stage may run one after the other in this worker: an attempt's own number distinguishes them.
     attempt = (token, int(task.taskAttemptId()))
     part = _PARTS.get(attempt, -1) + 1
     # A worker runs one task at a time; those before are over.

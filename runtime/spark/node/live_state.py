@@ -53,7 +53,7 @@ class Mapped(Protocol):
 def default_root() -> Path:
     """The directory for live state on this host.
 
-    $AGGLOOM_STATE_DIR outlives an executor, so that a restarted one goes on with what it finds. Without it, Spark's
+    $AGGLOOM_STATE_DIR outlives an executor, so that a restarted one continues with what it finds. Without it, Spark's
     own local directory is taken, which Spark deletes when the executor ends.
     """
     configured = os.environ.get("AGGLOOM_STATE_DIR")

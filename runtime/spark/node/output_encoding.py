@@ -64,7 +64,7 @@ class PackedRowOutput:
         """One, if any row goes on."""
         route = self.route
         # A route that carries the clock sends an empty packed row: operators behind it have to wake.
-        if not len(changes[1]) and not (route.always or route.carries_now):
+        if not len(changes[1]) and not (route.emits_without_rows or route.carries_now):
             return
         packer = Packer(route, bucket)
         rows = [*packer.add(*changes), *packer.finish()]

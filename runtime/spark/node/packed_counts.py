@@ -92,7 +92,7 @@ class CountingPacker:
         return batch
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Yield the packed rows that are left, and numbers that no packed row stands beside."""
+        """Yield the packed rows that are left, and numbers that no packed row is beside."""
         yield from map(self._put_beside, self._packer.finish())
         # A task all of whose rows are passed over has no packed row.
         if self._counts.any():

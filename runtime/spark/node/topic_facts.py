@@ -47,6 +47,6 @@ def read_fact(columns: Mapping[str, pa.Array], name: str) -> list[Any]:
     if name == "timestamp-type":
         return [_TYPES[value] for value in values]
     if name == "headers":
-        # A key that stands twice in the headers has its last value, as in a MAP.
+        # A key that occurs twice in the headers has its last value, as in a MAP.
         return [value and list({h["key"]: h["value"] for h in value}.items()) for value in values]
     return values

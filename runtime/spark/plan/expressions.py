@@ -162,7 +162,7 @@ def check_output(names: Sequence[str], change_column: str) -> None:
 def analyser(spark: SparkSession) -> Analyser:
     """Return a function that tells the type of an expression over columns by a session's analyser.
 
-    It raises UnsupportedSqlError for one that aggregates: Spark lets none stand beside the columns.
+    It raises UnsupportedSqlError for one that aggregates: Spark allows none beside the columns.
     """
 
     def analyse(sql: str, types: Mapping[str, pa.DataType]) -> pa.DataType:

@@ -300,7 +300,7 @@ class SparkLowering:
 
     def _with_marker(self, packed: DataFrame, route: Route) -> DataFrame:
         """Packed rows of a batch query with one more, without rows in it: a DataFrame may have no partitions at all."""
-        if self._streams or not route.always:
+        if self._streams or not route.emits_without_rows:
             return packed
         marker = Packer(replace(route, steps=(), local=None), SIDE - 1).finish()
         return packed.union(packed.sparkSession.createDataFrame(list(marker), PACKED_DDL))
@@ -330,13 +330,13 @@ class SparkLowering:
         # A global aggregate has one key, so one bucket.
         buckets = self._buckets if exchanges[0].keys else 1
         # What is above may wait for a first bundle, which this node then has to hand on.
-        always = fragment.always or (
-            isinstance(encoding, PackedRowOutput) and encoding.route.always
+        emits_without_rows = fragment.emits_without_rows or (
+            isinstance(encoding, PackedRowOutput) and encoding.route.emits_without_rows
         )
         for each, part in zip(nodes, fragment.parts, strict=True):
             self.orderly |= find_orderly(each, part.spec.needs_order)
         packed = [
-            self._feed_fragment(exchange, fragment, number, buckets, always, place)
+            self._feed_fragment(exchange, fragment, number, buckets, emits_without_rows, place)
             for number, exchange in enumerate(exchanges)
         ]
         handlers = tuple(None if s is None else self.handler_of(s) for s in fragment.handler_specs)
@@ -369,7 +369,7 @@ class SparkLowering:
         fragment: FragmentSpec,
         number: int,
         buckets: int,
-        always: bool,
+        emits_without_rows: bool,
         place: int,
     ) -> DataFrame:
         """The packed rows of an input of a fragment."""
@@ -381,8 +381,8 @@ class SparkLowering:
             tuple(exchange.input.schema.names.index(name) for name in exchange.keys),
             buckets,
             number,
-            wakes=fragment.wakes,
-            always=always and number == 0,
+            wakes_every_bucket=fragment.wakes_every_bucket,
+            emits_without_rows=emits_without_rows and number == 0,
             carries=self._carries,
             node=place if moving else 0,
         )

@@ -44,7 +44,7 @@ class _Reader(SimpleDataSourceStreamReader):  # type: ignore[misc]
 def stream_once(df: DataFrame) -> DataFrame:
     """A batch DataFrame as a stream of one batch.
 
-    Spark joins it with a row that comes once. Where no row comes it leaves the join out, and reads nothing.
+    Spark joins it with a row that arrives once. Where no row comes it leaves the join out, and reads nothing.
     """
     spark = df.sparkSession
     spark.dataSource.register(OneBatchSource)

@@ -36,10 +36,10 @@ class Route:
     by which they find their bucket.
 
     steps: Calcs that pick columns or are lowered, Expands and assignments to windows, before. local: the handler that
-    aggregates them first, if that makes them fewer. side: which input of a union this is. wakes: whether every bucket
-    is called whenever there are rows for any. always: whether bucket 0 is called though there are none. carries: the
-    number of a batch in which every bucket is called in any case. node: the stateful node that it leads to, if Spark
-    is not to take the exchanges of two nodes for one. digits: those of the times in the rows of a table, before steps.
+    aggregates them first, if that makes them fewer. side: which input of a union this is. wakes_every_bucket: whether
+    every bucket is called when any has rows. emits_without_rows: whether bucket 0 is called even without rows. carries:
+    the number of a batch in which every bucket is called in any case. node: the stateful node that it leads to, if
+    Spark is not to take the exchanges of two nodes for one. digits: those of the times in a table's rows, before steps.
     """
 
     schema: pa.Schema
@@ -49,8 +49,8 @@ class Route:
     steps: tuple[Step, ...] = ()
     local: HandlerText | None = None
     side: int = 0
-    wakes: bool = False
-    always: bool = False
+    wakes_every_bucket: bool = False
+    emits_without_rows: bool = False
     carries: int | None = None
     blob_bytes: int = BLOB_BYTES
     node: int = 0
@@ -66,7 +66,7 @@ class Packer:
     """Collects the rows of one source (a map task, an operator's bucket) and gives them out by bucket.
 
     Bucket 0 is among them whenever there are rows at all: its key is the same for every number of buckets, so state
-    that was written with another number is always met. With `always` it is among them in any case.
+    that was written with another number is always met. With `emits_without_rows` it is among them in any case.
     """
 
     def __init__(self, route: Route, source: int) -> None:
@@ -107,10 +107,12 @@ class Packer:
             for batch, kinds in self._local.remaining_rows():
                 yield from self._hold(batch, kinds, b"")
         carries = self._route.carries_now
-        if (self._route.always or carries) and self._nothing is None:
+        if (self._route.emits_without_rows or carries) and self._nothing is None:
             self._nothing = with_kinds(*no_rows(self._route.schema))
         # Spark calls a bucket only if a row has its key, and a blob without rows is such a row.
-        for bucket in range(self._route.buckets if self._route.wakes or carries else 1):
+        for bucket in range(
+            self._route.buckets if self._route.wakes_every_bucket or carries else 1
+        ):
             if self._nothing is not None and not self._pieces[bucket]:
                 self._pieces[bucket].append((self._nothing, b""))
         for bucket in range(self._route.buckets):

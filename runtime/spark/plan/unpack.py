@@ -99,7 +99,7 @@ class Stepped:
 class Converted:
     """The `mapInArrow` stage of TO_CHANGELOG and FROM_CHANGELOG over ordinary columns.
 
-    has_kind: whether the column of kinds stands behind those of the node; else rows are insertions. What stands behind
+    has_kind: whether the column of kinds follows those of the node; else rows are insertions. What follows
     goes along. What leaves has that column again, as `Unpack` writes it.
     """
 
@@ -182,7 +182,7 @@ def _texts_of_variants(rows: pa.RecordBatch) -> list[pa.Array]:
 
 def _first_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The columns of a schema, in its types, with which a batch begins."""
-    # Kinds and whatever goes along stand behind the schema's columns.
+    # Kinds and whatever goes along follow the schema's columns.
     return make_batch(batch.columns[: len(schema)], schema, batch.num_rows)
 
 

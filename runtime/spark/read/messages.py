@@ -124,7 +124,7 @@ def decode_messages(
     by_name: bool = False,
     facts: Sequence[str] = (),
 ) -> DataFrame:
-    """The changes of messages; separator: values are lines, whose keys stand before it.
+    """The changes of messages; separator: values are lines, whose keys precede it.
 
     parts: names of columns that directories give, whose values are in the column PARTS. order: all columns in order.
     by_name: the messages are of files that are ordered by their paths alone. facts: columns of what a topic says.

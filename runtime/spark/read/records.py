@@ -1,6 +1,6 @@
 """The part that all readers share: refusing a record with its place, and the names and words of change columns.
 
-A door reads records of one format. What it cannot read, or would have to guess at, fails the query: a change that is
+A source format reads records. What it cannot read, or would have to guess at, fails the query: a change that is
 lost, or taken for another, makes every later number wrong.
 """
 

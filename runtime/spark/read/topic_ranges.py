@@ -62,7 +62,7 @@ _TASKS = 8
 """Tasks of a batch where a session does not say how many run at once."""
 _KEPT_FETCHERS = 4
 _FETCHERS: dict[str, MessageFetcher] = {}
-"""Clients of this worker, which the next task goes on with."""
+"""Clients of this worker, which the next task continues with."""
 
 
 @dataclass(frozen=True)

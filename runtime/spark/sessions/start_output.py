@@ -42,7 +42,7 @@ def without_chatter() -> Iterator[dict[str, int]]:
     try:
         yield {"stderr": writing}
     except BaseException:
-        # Java has gone; what it said stands before the error that is raised.
+        # Java has gone; what it said precedes the error that is raised.
         os.close(writing)
         thread.join(_SECONDS_FOR_LAST_WORDS)
         raise

@@ -139,7 +139,7 @@ class Journal(Follower):
 
 
 def _hands_out_late(lowering: SparkLowering | None) -> bool:
-    """Return whether rows that come too late are among the rows of the result."""
+    """Return whether rows that arrive too late are among the rows of the result."""
     if lowering is None:
         return False
     nodes = (node for fragment in lowering.nodes.values() for node in fragment)

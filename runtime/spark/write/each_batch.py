@@ -52,7 +52,7 @@ class EachBatch:
         key_columns: Sequence[str] | None,
         checkpoint: str | Path,
     ) -> EachBatch:
-        """The sink of a changelog; raises SpecError where no key tells its rows apart and one is needed."""
+        """The sink of a changelog; raises SpecError where no key distinguishes its rows and one is needed."""
         names = df.columns[: -1 if df.columns and change_column_of(df.columns) else None]
         key, before = find_key(
             lowering.plan if lowering is not None else None, names, key_columns, options

@@ -15,7 +15,7 @@ from aggloom.errors import SpecError, nearest
 from aggloom.platform_switch import is_tuned
 from aggloom.runtime.connectors.console import print_changes
 from aggloom.runtime.connectors.files.paths import absolute_path
-from aggloom.runtime.connectors.files.sink import WRITTEN, FileSink, take_back
+from aggloom.runtime.connectors.files.sink import WRITTEN, FileSink, delete_uncommitted
 from aggloom.runtime.connectors.files.source_log import check_output
 from aggloom.runtime.connectors.files.table_file import TableFile
 from aggloom.runtime.connectors.registry import KNOWN, destination
@@ -180,12 +180,12 @@ def _open_table(df: DataFrame, checkpoint: str, key_columns: Sequence[str] | Non
 def _open_files(df: DataFrame, kind: str, path: str, checkpoint: str) -> FileSink | None:
     """Return the sink of files that replaces Spark's; None if Spark's own has to write."""
     check_shared(df.sparkSession, "output", path)
-    take_back(path, checkpoint)
+    delete_uncommitted(path, checkpoint)
     return FileSink(kind, path, checkpoint) if is_here(df.sparkSession) and is_tuned() else None
 
 
 def _check_key(names: Sequence[str], key: Sequence[str] | None) -> None:
-    """Raise SpecError unless what is to tell rows apart are columns of the result."""
+    """Raise SpecError unless what is to distinguish rows are columns of the result."""
     for name in key or ():
         if name not in names:
             raise SpecError(
