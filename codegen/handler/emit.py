@@ -122,7 +122,7 @@ def refresh(path: Path, *, trust: bool = False) -> GeneratedSource:
     """Write a named module again from the spec in it, as this version of aggloom would.
 
     Raises GeneratedSourceError if it was edited by hand, or is named by its digest; UntrustedCodeError where only
-    running Python source in the spec tells what to write, unless `trust=True` lets it run.
+    running Python source in the spec shows what to write, unless `trust=True` lets it run.
     """
     if path.stem.startswith(_PREFIX):
         raise GeneratedSourceError(

@@ -16,7 +16,7 @@ Infer: TypeAlias = Callable[..., pa.DataType]
 
 @dataclass(frozen=True)
 class Arguments:
-    """The arguments of one call. infer tells the type of an expression; names bound by a lambda go into it too."""
+    """The arguments of one call. infer: infers the type of an expression; names bound by a lambda go into it too."""
 
     nodes: Sequence[exp.Expression]
     infer: Infer

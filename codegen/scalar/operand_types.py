@@ -46,7 +46,7 @@ def untold(node: exp.Expression, fix: str = _CAST) -> UnknownTypeError:
 
 
 def arithmetic_type(node: exp.Expression, left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """The type of + - * / % over two numbers; node tells the digits of literals."""
+    """The type of + - * / % over two numbers; node has the digits of literals."""
     if not (is_decimal(left) or is_decimal(right)):
         # Spark divides integers as DOUBLEs; DIV is another node.
         return pa.float64() if isinstance(node, exp.Div) else common([left, right], node)

@@ -46,7 +46,7 @@ from aggloom.errors import (
 Types = Mapping[str, pa.DataType]
 Analyser = Callable[[str, Types], pa.DataType | None]
 ANALYSER: ContextVar[Analyser | None] = ContextVar("analyser", default=None)
-"""The function that tells the type of an expression over columns in a session; else an active one is asked."""
+"""The function that infers the type of an expression over columns in a session; else an active one is asked."""
 
 _BOOLEAN: Final = (
     *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ),

@@ -148,7 +148,7 @@ class WindowParser(ScalarSpark.Parser):
         return TableArgument(this=table, partition=keys)
 
     def _parse_partition_keys(self) -> list[Any]:
-        """Columns up to the next argument, from which only its look tells them."""
+        """Columns up to the next argument; only the form of an argument distinguishes it from a column."""
         if self._match(TokenType.L_PAREN, advance=False):
             return list(self._parse_wrapped_csv(self._parse_column))
         keys = [self._parse_column()]

@@ -1,6 +1,6 @@
 """Trust in the Python source of users' functions: it may run if this process registered it, or the user trusts it.
 
-No reading of a source tells that it is harmless. What comes with the text of a spec is data: it is shown, explained and
+Reading a source cannot show that it is harmless. What comes with the text of a spec is data: it is shown, explained and
 written into modules, and runs only once its reader has said the word.
 """
 

@@ -215,7 +215,7 @@ class LiveSnapshots:
 
     def _open(self, name: str) -> Snapshot:
         with self._lock:
-            # One look at the commits tells whether all that was read before is still the newest.
+            # One look at the commits shows whether all that was read before is still the newest.
             known = self._opened.get(name)
             if known is None or not known.is_last:
                 self._opened[name] = Snapshot(

@@ -15,7 +15,7 @@ _AHEAD = 2
 class ReadAhead(Generic[Item]):
     """An iterator over what another gives, which a thread asks before it is wanted.
 
-    The first item is read at once. goes_on: tells by it whether more is to come; if not there is no thread, which a
+    The first item is read at once. goes_on: whether more follows it; if not there is no thread, which a
     small batch would wait for longer than for its rows. An error of the other is raised where its item would be.
     afterwards: what the thread does behind the last item. `close` ends the thread.
     """

@@ -63,7 +63,7 @@ class CapturedJson(Format):
 
     @abstractmethod
     def _message(self, content: Object, message: Message) -> list[Change]:
-        """The changes that one object tells of; raises Unreadable."""
+        """The changes in one object; raises Unreadable."""
 
 
 def refuse_twice(content: Object) -> None:

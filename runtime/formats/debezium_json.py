@@ -67,7 +67,7 @@ class DebeziumJson(CapturedJson):
 
     def _readers(self, schema: Object) -> Readers:
         """The readers of the images by the schema that arrived with them."""
-        # Each message brings its schema anew, as an object of its own: its text tells that it is the same.
+        # Each message brings its schema anew, as an object of its own: its text shows that it is the same.
         identity = repr(schema)
         if identity not in self._by_schema:
             fields = {f.get("field"): f for f in schema.get("fields") or () if isinstance(f, dict)}

@@ -43,7 +43,7 @@ class Envelopes:
         self._fix = "" if "registry" in format.options else WHOLE_ROW
 
     def changes(self, body: Object, message: Message, readers: Readers) -> list[Change]:
-        """The changes that an envelope tells of; readers: of the images' columns, if its schema says more."""
+        """The changes in an envelope; readers: of the images' columns, if its schema says more."""
         op = body.get("op")
         # Something that a program wrote into the log of the database, which is about no row.
         if op == "m":

@@ -49,6 +49,6 @@ def _open_unpacked(packed: IO[bytes], codec: str, file: str) -> Iterator[IO[byte
 
 
 def format_suffix(file: PurePath) -> str:
-    """Return the ending that tells a file's format: that before the one of how it is packed."""
+    """Return the ending that names a file's format: that before the one of how it is packed."""
     bare = file.with_suffix("") if file.suffix.lower() in PACKED else file
     return bare.suffix.lower()

@@ -106,7 +106,7 @@ def view_of(
         # A batch whose time is not known may lie in the range, so it is not hidden.
         if time_range is None or each.at is None or time_range.holds(each)
     ]
-    # First: a plan that cannot be drawn is a problem of which the health below tells.
+    # First: a plan that cannot be drawn is a problem that the health below lists.
     plan, problems = _stack(facts, prefix, number)
     return PageView(
         number=watched.number,

@@ -107,7 +107,7 @@ def _reduce_near(word: Integers, size: Floats) -> tuple[Integers, Floats, Floats
     rest = bounded - count * _HALF_PI[0][0]
     low = count * _HALF_PI[0][1]
     head = rest - low
-    # Of one pi/2 a word tells whether digits cancel; of few, a table of words; of many, the exponents.
+    # Of one pi/2 a word shows whether digits cancel; of few, a table of words; of many, the exponents.
     few = (count < 32) & (word != _MULTIPLES[np.clip(count.astype(np.int64), 1, 32) - 1])
     lost = exponent - (magnitude_word(head) >> 20)
     again = np.where(word < _NEAR, word == _HALF_PI_WORD, ~few & (lost > 16))

@@ -106,7 +106,7 @@ def reals(column: pa.Array) -> Array:
         return np.zeros(0, np.float64)
     if is_wide_decimal(dtype):
         low, high, _ = numbers(column)
-        # By magnitude: -1 is 2**64 - 1 above -2**64, which no double tells from 0.
+        # By magnitude: -1 is 2**64 - 1 above -2**64, which no double distinguishes from 0.
         negative = high < 0
         low = np.where(negative, -low, low).view(np.uint64)
         high = np.where(negative, ~high + (low == 0), high).view(np.uint64)

@@ -230,7 +230,7 @@ def _float_text(value: float, shortest: str) -> str:
     # Java's bounds for plain notation; beyond them it writes an exponent.
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return plain if "." in plain else plain + ".0"
-    # Java looks for no fewer than two digits, which tells in the smallest numbers alone: 4.9E-324.
+    # Java looks for no fewer than two digits, which matters for the smallest numbers alone: 4.9E-324.
     two = f"{value:.1e}"
     number = Decimal(two if len(shortest.partition("e")[0].lstrip("-")) == 1 else shortest)
     sign, digits, exponent = number.normalize().as_tuple()

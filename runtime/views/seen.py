@@ -2,7 +2,7 @@
 
 Nothing is retracted, so a call needs no count of a value, only whether it has met it. The bits of all calls lie in one
 number, where a multiset has a number for each call: entries of four calls take two numbers, not five. Its upper half
-says how often the value was met, by which an estimate tells how many values are still to come.
+says how often the value was met, from which an estimate follows of how many values are still to come.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ _BUSY_TEXT = re.compile(r"database (?:table |schema )?is locked")
 
 
 def state_of(error: BaseException | None) -> str | None:
-    """The five letters by which a driver tells an error of PostgreSQL; MySQL's numbers as those of the same meaning."""
+    """The five letters by which a driver names an error of PostgreSQL; MySQL's numbers as those of the same meaning."""
     first = error.args[0] if error is not None and error.args else None
     # An OSError begins with a number, too: that of the operating system, which means something else.
     if isinstance(first, int) and not isinstance(error, OSError):

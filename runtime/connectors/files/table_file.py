@@ -206,7 +206,7 @@ def table_batch(file: Path) -> int | None:
 
 
 def _checksum(table: pa.Table) -> bytes:
-    """Return the checksum that tells the contents of a table, and its metadata, from any other."""
+    """Return the checksum that distinguishes the contents of a table, and its metadata, from any other."""
     # The schema as well: the number of the batch is in its metadata.
     checksum = zlib.crc32(table.schema.serialize())
     for batch in table.to_batches():

@@ -9,7 +9,7 @@ from aggloom.errors import SpecError
 from aggloom.runtime.connectors.kafka.options import KafkaSource
 
 _LIMITS_SINCE = (4, 2)
-"""The first Spark that tells a source in Python from which offset it is asked, and how much to read at most."""
+"""The first Spark that passes the starting offset and the limit of a read to a source in Python."""
 _SAME_IN_BOTH = {"isolation.level"}
 """Properties that both clients have under one name, with one meaning."""
 

@@ -28,7 +28,7 @@ class DeduplicateOperator(KeyedRowsOperator[DeduplicateState], KeyedStep):
     """One bucket's operator over rows that are only added; their first `keys` columns are the key.
 
     keep: the first row of a key or the last, by arrival or by the time column `order`. One that replaces another is
-    emitted unless it is the same. per_record: each row acts at once; else a bundle tells what it has changed in the
+    emitted unless it is the same. per_record: each row acts at once; else a bundle emits what it has changed in the
     end, unless `compact` is False: then every row that replaced another, as versioned joins need them. sends_insert:
     whether a key's first row is distinguished from later ones where there is no -U either; if not, +U is all there is,
     and the last row by arrival needs no state. state_ttl_ms: a key not written for so long is forgotten without a

@@ -1,8 +1,8 @@
 """Interval join: pairs of rows whose times are within bounds.
 
 Over rows that are only added, pairs are emitted at once, and a row that leaves alone when nothing on time can match
-it any more: the result is only added to. Over changes it tells as a Join does; a row is kept until neither it nor a row
-that matches it can change on time, and changes that arrive behind the watermark are dropped.
+it any more: the result is only added to. Over changes it emits what a Join does; a row is kept until neither it nor a
+row that matches it can change on time, and changes that arrive behind the watermark are dropped.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from aggloom.runtime.values.batches import make_batch
 from aggloom.runtime.values.changelog import Kinds
 
 A_MESSAGE = "a message"
-"""The place of one of which nothing tells it."""
+"""The place of a message whose place is not known."""
 PLACES = ("topic", "partition", "offset")
 """Columns that say where a message lies."""
 COUNTS = ("rows", "files", "refused", "notices")

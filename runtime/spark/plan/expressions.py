@@ -160,7 +160,7 @@ def check_output(names: Sequence[str], change_column: str) -> None:
 
 
 def analyser(spark: SparkSession) -> Analyser:
-    """Return a function that tells the type of an expression over columns by a session's analyser.
+    """Return a function that infers the type of an expression over columns by a session's analyser.
 
     It raises UnsupportedSqlError for one that aggregates: Spark allows none beside the columns.
     """
@@ -201,7 +201,7 @@ def refusals(what: str) -> Iterator[None]:
 
 @contextmanager
 def use_analyser(spark: SparkSession) -> Iterator[None]:
-    """While a query is planned, a session's analyser tells the types that the planner's own rules do not know."""
+    """While a query is planned, a session's analyser infers the types that the planner's own rules do not know."""
     token = ANALYSER.set(analyser(spark))
     try:
         yield

@@ -36,7 +36,7 @@ _FOLLOWED: WeakKeyDictionary[StreamingQuery, Totals] = WeakKeyDictionary()
 
 
 def number() -> int:
-    """Return the number that tells the metrics of a query from those of others that may be made one with it."""
+    """Return the number that distinguishes the metrics of a query from those of others that may be made one with it."""
     return next(_NUMBERS)
 
 

@@ -25,7 +25,7 @@ from aggloom.type_layout import is_variant
 class Unpack:
     """The `mapInArrow` stage after an operator: its changes as columns, the change column last.
 
-    profile: in whose words it tells the kinds; None: as numbers (int8), for what follows in the query.
+    profile: in whose words it writes the kinds; None: as numbers (int8), for what follows in the query.
     late: before the change column there is one more, a STRUCT that holds the row where it arrived too late, and is NULL
     elsewhere; such a row's kind begins with "late_".
     """

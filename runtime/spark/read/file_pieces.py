@@ -52,7 +52,7 @@ def packed_objects(reader: Any, path: str, parts: StructType) -> DataFrame:
 
 
 def objects_of(files: DataFrame) -> DataFrame:
-    """The objects of files, which are in `value`; `file` tells the place of each, other columns stay."""
+    """The objects of files, which are in `value`; `file` has the place of each, other columns stay."""
     return _cut_files(files, cut_values, "value", lambda content, file: content)
 
 

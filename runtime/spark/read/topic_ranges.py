@@ -115,7 +115,7 @@ def _sums(names: Sequence[str]) -> list[Column]:
 class RangeStream(TextStream):
     """The reading of topics: Spark's log of offsets says the same ranges when a batch runs again.
 
-    Up to Spark 4.1 nothing tells the offset that is asked from: it is the last one up to which ranges were asked for,
+    Up to Spark 4.1 nothing passes the offset that is asked from: it is the last one up to which ranges were asked for,
     as Spark asks for those of the log's last offset before anything else when a query goes on.
     """
 

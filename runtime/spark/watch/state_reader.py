@@ -169,7 +169,7 @@ def open_spark_state(checkpoint: str | Path, spark: SparkSession | None) -> Spar
 
 
 def _content() -> Column:
-    """Return the column that tells the kind of a frame's content, by a byte of its header."""
+    """Return the column with the kind of a frame's content, by a byte of its header."""
     return F.hex(F.substring("list_element.blob", 7, 1))
 
 

@@ -128,9 +128,9 @@ class TransactionMarks:
     def _read_end(
         self, messages: Sequence[Any], at: int, body: Mapping[str, Any]
     ) -> TransactionEnd:
-        """Return the end that a message tells; raises DataError for one that is no end."""
+        """Return the end that a message states; raises DataError for one that is no end."""
         listed = body.get("data_collections") or ()
-        # Without counts by table nothing tells which of the events are of topics that are read.
+        # Without counts by table nothing shows which of the events are of topics that are read.
         is_counted = listed or not body.get("event_count")
         if body.get("status") != "END" or not body.get("id") or not is_counted:
             raise DataError(

@@ -16,7 +16,7 @@ from aggloom.runtime.connectors.kafka.offsets import Offsets, cap_offsets
 
 _log = logging.getLogger("aggloom")
 _REMEMBERED = 100_000
-"""So many transactions that were read are known, in case Debezium tells of them once more."""
+"""So many transactions that were read are known, in case Debezium sends them once more."""
 
 
 @dataclass(slots=True)
@@ -141,7 +141,7 @@ class TransactionWindow:
     ) -> Transaction | None:
         """Add messages of one transaction; return it, or None for those that may be read with any batch."""
         if key in self._read:
-            # Debezium tells again what was read whole.
+            # Debezium sends again what was read whole.
             key = None
         runs = self._runs[place]
         if runs and runs[-1].key == key:
