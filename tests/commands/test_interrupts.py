@@ -125,7 +125,7 @@ def test_a_run_that_stops_by_itself_is_not_ended(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("os._exit", ended.append)
     with Interrupts(lambda: None) as interrupts:
         signal.raise_signal(signal.SIGINT)
-        assert interrupts.asked.is_set()
+        assert interrupts.pressed.is_set()
     time.sleep(0.5)
     assert ended == []
     gave_up = threading.Event()

@@ -130,12 +130,12 @@ def test_a_result_is_read_anew_only_where_it_has_changed(tmp_path: Path) -> None
     first = results.find(tmp_path / "state", "ada")
     file = tmp_path / "state" / "aggloom-table.arrow"
     assert results.find(tmp_path / "state", "ada") == first == small.find(tmp_path / "state", "ada")
-    assert len(results._kept) == 1 and not small._kept
+    assert len(results._loaded) == 1 and not small._loaded
     write_files(tmp_path / "in", random_changes(9, 100), 1, start=40)
     run_to_end(job)
     again = results.find(tmp_path / "state", "ada")
     assert again != first and again == small.find(tmp_path / "state", "ada")
-    assert len(results._kept) == 1 and file.exists()
+    assert len(results._loaded) == 1 and file.exists()
 
 
 def test_a_search_finds_what_each_cell_shows(tmp_path: Path) -> None:

@@ -234,7 +234,7 @@ def test_ctrl_c_closes_nothing(spark: Any, tmp_path: Path, monkeypatch: pytest.M
 
     def interrupted(runs: Any, interrupts: Any) -> None:
         watch(runs, interrupts)
-        interrupts.asked.set()
+        interrupts.pressed.set()
 
     with monkeypatch.context() as patched:
         patched.setattr(running, "_watch", interrupted)

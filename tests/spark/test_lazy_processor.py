@@ -57,11 +57,11 @@ def test_rows_and_timers_reach_the_processor(monkeypatch: pytest.MonkeyPatch) ->
     assert list(deferred.handleInputRows((5,), rows, "now")) == [
         ("a factory", 3, variables, ((5,), rows, "now"))
     ]
-    made = deferred._made
+    made = deferred._inner
     assert list(deferred.handleExpiredTimer((5,), "now", "due")) == [
         ("a factory", 3, variables, ((5,), "now", "due"))
     ]
-    assert deferred._made is made
+    assert deferred._inner is made
 
 
 def test_a_processor_of_500_calls_is_below_the_size_that_spark_broadcasts() -> None:

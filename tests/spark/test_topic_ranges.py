@@ -278,7 +278,7 @@ def test_what_is_gone(broker: Any, played: Any) -> None:
     admin.delete_topics(["ranges.gone"])["ranges.gone"].result()
     broker.again("ranges.gone")
     broker.send("ranges.gone", *map(str, range(9)))
-    again.stream._planner._asked = float("-inf")
+    again.stream._planner._refreshed_at = float("-inf")
     with pytest.raises(CheckpointError, match=r"ranges.gone was deleted and made again"):
         again.batch()
 

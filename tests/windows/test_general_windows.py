@@ -280,7 +280,7 @@ def test_nothing_is_kept_of_windows_that_are_over() -> None:
 def test_a_snapshot_that_was_damaged_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     op = operator(Windowing(TUMBLE), SUM)
     feed(op, adds(1))
-    monkeypatch.setattr(op._book, "dump", lambda: b"{}")
+    monkeypatch.setattr(op._registry, "dump", lambda: b"{}")
     with pytest.raises(AggloomError, match="the windows of a snapshot cannot be read"):
         operator(Windowing(TUMBLE), SUM).restore(op.snapshot())
 
