@@ -85,7 +85,7 @@ def job_of(checkpoint: Path, rate: int = 100_000) -> Job:
 
 
 def expected_sums() -> tuple[int, ...]:
-    maker = RowMaker(job_of(Path("x")).tables[0].made, to_schema("id INT, v INT"), "t")  # type: ignore[arg-type]
+    maker = RowMaker(job_of(Path("x")).tables[0].datagen, to_schema("id INT, v INT"), "t")  # type: ignore[arg-type]
     rows = maker.make(0, 3000, 0).to_pylist()
     return (3000, 3000 * 3001 // 2, sum(row["v"] for row in rows), 1, 3000)
 
@@ -182,7 +182,7 @@ def test_what_is_no_rule_is_refused(columns: str, options: str, said: str) -> No
     )
     with pytest.raises(AggloomError) as raised:
         (job,), _ = jobs_of(Job(script, ()))
-        RowMaker(job.tables[0].made, to_schema(columns), "table t")  # type: ignore[arg-type]
+        RowMaker(job.tables[0].datagen, to_schema(columns), "table t")  # type: ignore[arg-type]
     assert said in str(raised.value)
 
 
