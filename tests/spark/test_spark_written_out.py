@@ -15,23 +15,37 @@ from aggloom.runtime.spark.failures import await_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
 
-SQL = """
+QUERIES = {
+    "rows, lists of patterns, a value": (
+        """
     SELECT k, COUNT(*) AS n, SUM(v) FILTER (WHERE (k, v) < ('b', 3)) AS below,
       MAX(concat_ws('-', s, array(k, NULL))) AS last
     FROM t
     WHERE s LIKE ANY ('a%', '%b') AND s NOT LIKE ALL ('ab', 'a_b')
       AND (k, v) IS DISTINCT FROM ('a', 1) AND v <> (SELECT 2)
-    GROUP BY k"""
-# As in Spark, the least value of a row that is compared is NULL.
-DUCKDB = """
+    GROUP BY k""",
+        # As in Spark, the least value of a row that is compared is NULL.
+        """
     SELECT k, COUNT(*), SUM(v) FILTER (WHERE k IS NULL OR k < 'b' OR k = 'b' AND v < 3), MAX(concat_ws('-', s, k))
     FROM t
     WHERE (s LIKE 'a%' OR s LIKE '%b') AND s NOT LIKE 'ab' AND s NOT LIKE 'a_b'
       AND (k IS DISTINCT FROM 'a' OR v IS DISTINCT FROM 1) AND v <> 2
-    GROUP BY k"""
+    GROUP BY k""",
+    ),
+    "a question as a value, rows between rows, a column twice": (
+        """
+    SELECT k, k, v, CASE WHEN EXISTS (SELECT 1 FROM t AS u WHERE u.k = t.k AND u.v < t.v) THEN 'above' ELSE 'least' END
+    FROM t WHERE (k, v) BETWEEN ('a', 2) AND ('b', 2) AND s IS NOT NULL""",
+        """
+    SELECT k, k, v, CASE WHEN EXISTS (SELECT 1 FROM t AS u WHERE u.k = t.k AND u.v < t.v) THEN 'above' ELSE 'least' END
+    FROM t WHERE (k = 'a' AND v >= 2 OR k > 'a') AND (k < 'b' OR k = 'b' AND (v <= 2 OR v IS NULL)) AND s IS NOT NULL""",
+    ),
+}
 
 
-def test_a_stream_over_a_restart_gives_duckdbs_table(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_stream_over_a_restart_gives_duckdbs_table(spark: Any, tmp_path: Path, name: str) -> None:
+    sql, by_duckdb = QUERIES[name]
     source, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
     source.mkdir()
     texts = ("ax", "xb", "ab", "a1b", "c", None, "äb")
@@ -42,12 +56,12 @@ def test_a_stream_over_a_restart_gives_duckdbs_table(spark: Any, tmp_path: Path)
         lines = "".join(json.dumps(each) + "\n" for each in dicts)
         (source / f"{number}.jsonl").write_text(lines, encoding="utf-8")
         changes = al.read_changes(spark, str(source), "jsonl", "k STRING, v INT, s STRING")
-        await_end(al.write_changes(al.sql(SQL, t=changes), "table", checkpoint))
+        await_end(al.write_changes(al.sql(sql, t=changes), "table", checkpoint))
     found = Counter(tuple(row.values()) for row in al.read_table(checkpoint).to_pylist())
     database = duckdb.connect()
     database.execute("CREATE TABLE t (k VARCHAR, v INT, s VARCHAR)")
     database.executemany(
         "INSERT INTO t VALUES (?, ?, ?)", list((Counter(rows) - Counter(gone)).elements())
     )
-    wanted = database.execute(DUCKDB).fetchall()
-    assert found == Counter(wanted) and len(wanted) == 4
+    wanted = database.execute(by_duckdb).fetchall()
+    assert found == Counter(wanted) and len(wanted) > 3
