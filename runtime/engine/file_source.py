@@ -106,7 +106,8 @@ class FileInput:
         if changed:
             raise MissingFileError(
                 f"table {self._table}: written again between the plan of batch {planned} and its run: "
-                f"{format_paths(changed)}. Put back the files as they were; new rows belong into new files."
+                f"{format_paths(changed)}. Put back the files as they were; new rows belong into new files. "
+                "Where a line could not be read, run with unreadable=drop instead of mending the file."
             )
         yield from self._ahead.take(files) or self._reader.read([Path(each.path) for each in files])
 
