@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"total","args":["dep_delay"],"function":"SUM"},{"alias":"mean","args":["arr_delay"],"function":"AVG"},{"alias":"worst","args":["arr_delay"],"function":"MAX"},{"alias":"airports","args":["dest"],"distinct":true,"function":"COUNT"}],"dialect":"spark","group_by":["carrier"],"input_changes":"retract","schema":[["carrier","STRING"],["dest","STRING"],["dep_delay","INT"],["arr_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "9fe1ab6e4580a391"
-DIGEST = "659ce9b02b879635"
+SUPPORT = "22b397458c339c26"
+DIGEST = "c7e30c1bcb20eb72"
 
 
 class Inputs(NamedTuple):

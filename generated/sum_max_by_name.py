@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "9fe1ab6e4580a391"
-DIGEST = "9182b870b769f02e"
+SUPPORT = "22b397458c339c26"
+DIGEST = "20dc2405a6afef4c"
 
 
 class Inputs(NamedTuple):

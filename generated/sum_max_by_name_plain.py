@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "f18ae2d699951bf0"
-DIGEST = "15e7768b5d35692a"
+SUPPORT = "db890a2d02804a88"
+DIGEST = "33d55bb455cba86f"
 
 
 class Inputs(NamedTuple):
