@@ -70,7 +70,7 @@ def opened(
     """A page, and what the browser has complained of."""
     viewport = {"width": size[0], "height": size[1]}
     page = browser.new_context(viewport=viewport, **context).new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(60_000)
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))

@@ -113,8 +113,10 @@ def test_console_and_file_sinks(
     assert progress.counts.rows == 1
     with pytest.raises(SpecError, match="sink is a function"):
         write_changes(out, lambda batch, number: None, tmp_path / "c3")  # type: ignore[arg-type]
-    with pytest.raises(SpecError, match="unknown sink"):
+    with pytest.raises(SpecError, match="sink kafka: give it servers"):
         write_changes(out, "kafka", tmp_path / "c3")
+    with pytest.raises(SpecError, match="unknown sink"):
+        write_changes(out, "kafak", tmp_path / "c3")
 
 
 def test_the_harness_asks_spark_for_what_it_cannot_evaluate(
