@@ -38,7 +38,8 @@ QUERIES = {
     FROM t WHERE (k, v) BETWEEN ('a', 2) AND ('b', 2) AND s IS NOT NULL""",
         """
     SELECT k, k, v, CASE WHEN EXISTS (SELECT 1 FROM t AS u WHERE u.k = t.k AND u.v < t.v) THEN 'above' ELSE 'least' END
-    FROM t WHERE (k = 'a' AND v >= 2 OR k > 'a') AND (k < 'b' OR k = 'b' AND (v <= 2 OR v IS NULL)) AND s IS NOT NULL""",
+    FROM t
+    WHERE (k = 'a' AND v >= 2 OR k > 'a') AND (k < 'b' OR k = 'b' AND (v <= 2 OR v IS NULL)) AND s IS NOT NULL""",
     ),
 }
 
