@@ -46,7 +46,7 @@ _DECODER: Final = json.JSONDecoder(object_pairs_hook=_Row, parse_constant=_refus
 def _infer(value: Any) -> Any:
     """The type of a value: its name, digits of a DECIMAL, a list with the type of items, fields, or None for null."""
     if isinstance(value, _Row):
-        names = sorted(value, key=lambda field: field[0].encode("utf-16-be", "surrogatepass"))
+        names = sorted(value, key=lambda field: _utf16_units(field[0]))
         if len({name for name, _ in names}) < len(names):
             raise ValueError("a name comes twice in an object")
         return _Row((name, _infer(part)) for name, part in names)
@@ -63,6 +63,11 @@ def _infer(value: Any) -> Any:
     return {float: "DOUBLE", str: "STRING"}.get(type(value))
 
 
+def _utf16_units(name: str) -> bytes:
+    """The units of a name that Java compares."""
+    return name.encode("utf-16-be", "surrogatepass")
+
+
 def _merge(one: Any, other: Any) -> Any:
     """The type of items of which some are of one type and some of another."""
     if one == other or other is None:
@@ -71,9 +76,7 @@ def _merge(one: Any, other: Any) -> Any:
         return other
     if isinstance(one, _Row) and isinstance(other, _Row):
         left, right = dict(one), dict(other)
-        names = sorted(
-            {**left, **right}, key=lambda name: name.encode("utf-16-be", "surrogatepass")
-        )
+        names = sorted({**left, **right}, key=_utf16_units)
         return _Row((name, _merge(left.get(name), right.get(name))) for name in names)
     if isinstance(one, list) and isinstance(other, list) and not isinstance(one, _Row):
         return "STRING" if isinstance(other, _Row) else [_merge(one[0], other[0])]

@@ -7,6 +7,7 @@ import re
 from zoneinfo import ZoneInfo
 
 from aggloom.codegen import spell_zone
+from aggloom.runtime.values.zones import make_zone
 
 UTC: dt.tzinfo = ZoneInfo("UTC")
 _EPOCH = dt.datetime(1970, 1, 1)
@@ -90,12 +91,7 @@ def find_zone(name: str) -> dt.tzinfo:
         >>> find_zone("UTC+8"), find_zone("Z") is UTC
         (datetime.timezone(datetime.timedelta(seconds=28800)), True)
     """
-    spelled = spell_zone(name)
-    if spelled[0] not in "+-":
-        return ZoneInfo(spelled)
-    hours, minutes, seconds = (*map(int, spelled[1:].split(":")), 0)[:3]
-    distance = dt.timedelta(hours=hours, minutes=minutes, seconds=seconds)
-    return dt.timezone(-distance if spelled[0] == "-" else distance)
+    return make_zone(spell_zone(name))
 
 
 def moment(text: str, zone: dt.tzinfo | None) -> int:

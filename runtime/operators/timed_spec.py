@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,9 +21,9 @@ class WaitingSpec(ExpiringSpec[NodeT]):
     late_rows: bool
 
     @property
+    @abstractmethod
     def waits(self) -> bool:
         """True if it waits for the watermark."""
-        raise NotImplementedError
 
     @property
     def ttl_ms(self) -> int:

@@ -6,20 +6,20 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.runtime.scalar.java_numbers import double_to_text
-from aggloom.runtime.scalar.json_texts import quote_json
+from aggloom.runtime.scalar.json_texts import HALF, quote_json
 from aggloom.runtime.scalar.record_times import time_reader
 
+V = TypeVar("V")
 Leaf = Callable[[Any], Any]
 """Makes a value of a type of a str, an int, a bool or a `Number`; raises ValueError for one that does not fit."""
 _EXACT: Final = Context(prec=1100)
 _DECIMAL: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_HALF: Final = re.compile("[\ud800-\udfff]")
 _WORDS: Final = {
     "NaN": float("nan"),
     **dict.fromkeys(("+INF", "+Infinity", "Infinity"), float("inf")),
@@ -41,6 +41,13 @@ class PartialValueError(ValueError):
     def __init__(self, value: Any, cause: ValueError) -> None:
         super().__init__(str(cause))
         self.value = value
+
+
+def whole_or_partial(value: V, first: ValueError | None) -> V:
+    """Return a value without mistakes; raises PartialValueError with it where the first mistake is given."""
+    if first is not None:
+        raise PartialValueError(value, first)
+    return value
 
 
 @dataclass(frozen=True)
@@ -154,10 +161,10 @@ def leaf_text(value: Any) -> str:
 
 def replace_halves(text: str) -> str:
     """A text with a question mark for each half of a character, as Java writes it in UTF-8."""
-    return text if text.isascii() else _HALF.sub("?", text)
+    return text if text.isascii() else HALF.sub("?", text)
 
 
 def quote_halves(text: str) -> str:
     """A text as JSON, halves of characters as escapes."""
     quoted = quote_json(text)
-    return quoted if text.isascii() else _HALF.sub(lambda half: f"\\u{ord(half[0]):04X}", quoted)
+    return quoted if text.isascii() else HALF.sub(lambda half: f"\\u{ord(half[0]):04X}", quoted)

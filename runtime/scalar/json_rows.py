@@ -6,6 +6,7 @@ a mistake is read token by token, as what remains of it depends on where Jackson
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from aggloom.runtime.scalar.json_leaves import (
     leaf_text,
     quote_halves,
     replace_halves,
+    whole_or_partial,
 )
 from aggloom.runtime.scalar.json_tokens import (
     ENDS,
@@ -75,7 +77,7 @@ def _read_record(text: str, read: _Reader, read_tree: ReadTree) -> Any:
     return result
 
 
-class _Reader:
+class _Reader(ABC):
     """Reads a value of a type from tokens."""
 
     def read(self, tokens: JsonTokens) -> Any:
@@ -86,9 +88,9 @@ class _Reader:
         kind = tokens.advance() if tokens.kind == NAME else tokens.kind
         return None if kind is None or kind == NULL else self.convert(tokens, kind)
 
+    @abstractmethod
     def convert(self, tokens: JsonTokens, kind: str) -> Any:
         """The value that begins with a token that is not null."""
-        raise NotImplementedError
 
 
 class _LeafReader(_Reader):
@@ -128,7 +130,7 @@ class _RowReader(_Reader):
             except ValueError as error:
                 first = first or error
                 tokens.skip()
-        return _whole_or_partial(row, first)
+        return whole_or_partial(row, first)
 
 
 class _ArrayReader(_Reader):
@@ -145,7 +147,7 @@ class _ArrayReader(_Reader):
             except PartialValueError as error:
                 values.append(error.value)
                 first = first or error
-        return _whole_or_partial(values, first)
+        return whole_or_partial(values, first)
 
 
 class _RowsReader(_ArrayReader):
@@ -182,7 +184,7 @@ class _MapReader(_Reader):
         # A value that cannot be read takes the map with it: Spark then has a key too many.
         if len(keys) != len(values):
             raise ValueError(f"a value of the map cannot be read: {first}")
-        return _whole_or_partial(list(zip(keys, values, strict=True)), first)
+        return whole_or_partial(list(zip(keys, values, strict=True)), first)
 
 
 def _root_reader(dtype: pa.DataType, options: JsonReading) -> _Reader:
@@ -199,12 +201,6 @@ def _reader(dtype: pa.DataType, options: JsonReading) -> _Reader:
     if pa.types.is_list(dtype):
         return _ArrayReader(dtype, options)
     return (_MapReader if pa.types.is_map(dtype) else _LeafReader)(dtype, options)
-
-
-def _whole_or_partial(value: Any, first: ValueError | None) -> Any:
-    if first is not None:
-        raise PartialValueError(value, first)
-    return value
 
 
 def _require(kind: str, start: str) -> None:

@@ -28,7 +28,10 @@ _ESCAPES: Final = {
     "\t": "\\t",
 }
 _QUOTED: Final = re.compile(r""""(?:\\.|[^"\\])*"|'(?P<single>(?:\\.|[^'\\])*)'""", re.S)
-_SPACE: Final = re.compile(r"[ \t\n\r]*")
+SPACE: Final = re.compile(r"[ \t\n\r]*")
+"""Spaces between the values of a document."""
+HALF: Final = re.compile("[\ud800-\udfff]")
+"""Half of a character beyond U+FFFF."""
 
 
 class _Fields(list[tuple[str, Any]]):
@@ -69,7 +72,7 @@ def _quote_doubly(match: re.Match[str]) -> str:
 
 def read_first_value(text: str, decoder: json.JSONDecoder) -> Any:
     """Decode the first value of a text; raises ValueError."""
-    start = _SPACE.match(text)
+    start = SPACE.match(text)
     assert start is not None
     value, end = decoder.raw_decode(text, start.end())
     # An array, an object or a text ends with a sign of its own. A number does not: 12ab must not be read as 12.

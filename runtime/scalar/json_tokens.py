@@ -11,6 +11,7 @@ import unicodedata
 from typing import Final, NamedTuple
 
 from aggloom.errors import DataError
+from aggloom.runtime.scalar.json_texts import HALF, SPACE
 
 NAME: Final = "name"
 TEXT: Final = "text"
@@ -26,13 +27,11 @@ _DEEPEST: Final = 300
 """The most levels of a document: Python's own stack ends not far beyond. Jackson's limit is 1000."""
 _LONGEST: Final = 1000
 """The most characters of a number that Jackson takes."""
-_SPACE: Final = re.compile(r"[ \t\n\r]*")
 _PLAIN: Final = {quote: re.compile(rf"[^\\{quote}\x00-\x1f]*") for quote in ('"', "'")}
 _DIGITS: Final = re.compile(r"[0-9]*")
 _ESCAPES: Final = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r"} | dict.fromkeys(
     "\"/\\'", ""
 )
-_HALF: Final = re.compile("[\ud800-\udfff]")
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
 _WORDS: Final = {"t": ("true", TRUE), "f": ("false", FALSE), "n": ("null", NULL)}
 _INFINITE: Final = {"N": ("NaN", 1), "I": ("Infinity", 1)}
@@ -140,7 +139,7 @@ class JsonTokens:
 
     def _skip_space(self) -> str:
         """The next letter that is no space, of which the text is read; empty at the end."""
-        match = _SPACE.match(self._document, self._at)
+        match = SPACE.match(self._document, self._at)
         assert match is not None
         at = match.end()
         if at >= self._length:
@@ -309,7 +308,7 @@ class JsonTokens:
 
 def _join_halves(text: str) -> str:
     """A text with characters beyond U+FFFF, which JSON has as two escapes, as one."""
-    if not _HALF.search(text):
+    if not HALF.search(text):
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 

@@ -17,11 +17,12 @@ from aggloom.runtime.scalar.json_leaves import (
     leaf_text,
     quote_halves,
     replace_halves,
+    whole_or_partial,
 )
+from aggloom.runtime.scalar.json_texts import SPACE
 
 Read = Callable[[Any], Any]
 """Makes a value of a type of a part of a document that is not null; raises ValueError, or `PartialValueError`."""
-_SPACE: Final = re.compile(r"[ \t\n\r]*")
 _LONG: Final = re.compile(r"[0-9.eE+-]{1000}")
 _MANY: Final = 300
 """So many brackets, or so many characters of a number, may be more than Jackson takes: its own tokens say."""
@@ -40,7 +41,7 @@ _DECODER: Final = json.JSONDecoder(
 
 def decode(text: str) -> Any:
     """The object or array that a text begins with; None for a text with a mistake, or with anything else."""
-    match = _SPACE.match(text)
+    match = SPACE.match(text)
     assert match is not None
     start = match.end()
     if text[start : start + 1] not in ("{", "["):
@@ -104,9 +105,7 @@ def _row_reader(dtype: pa.DataType, options: JsonReading, corrupt: str | None) -
             except ValueError as error:
                 # A value of the same name before it stays.
                 first = first or error
-        if first is not None:
-            raise PartialValueError(row, first)
-        return row
+        return whole_or_partial(row, first)
 
     return read
 
@@ -147,9 +146,7 @@ def _convert_all(parts: list[Any], convert: Read) -> list[Any]:
         except PartialValueError as error:
             values.append(error.value)
             first = first or error
-    if first is not None:
-        raise PartialValueError(values, first)
-    return values
+    return whole_or_partial(values, first)
 
 
 def _text(value: Any) -> str:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +16,7 @@ from aggloom.runtime.scalar.casts import try_parse
 from aggloom.runtime.scalar.date_texts import date_format, find_reader
 from aggloom.runtime.scalar.dates import parse_date, parse_timestamp
 from aggloom.runtime.scalar.zones import to_instant
+from aggloom.runtime.values.zones import make_zone
 
 _DAY: Final = 86_400_000_000
 _INSTANT: Final = pa.timestamp("us", "UTC")
@@ -116,7 +116,7 @@ def time_writer(
     template = templates.get(_NAMES.get(dtype, "timestamp_ntz"))
     if pa.types.is_time(dtype):
         return _write_time
-    region = ZoneInfo(zone) if dtype == _INSTANT and zone[:1] not in "+-" else _fixed_zone(zone)
+    region = make_zone(zone)
     if template is not None:
 
         def write(value: Any) -> str:
@@ -131,14 +131,6 @@ def time_writer(
     if dtype == _INSTANT:
         return lambda value: _write_instant(value.astimezone(region))
     return lambda value: value.isoformat(timespec="milliseconds")
-
-
-def _fixed_zone(zone: str) -> datetime.tzinfo:
-    if zone[:1] not in "+-":
-        return datetime.UTC
-    hours, minutes = (int(part or 0) for part in (zone[1:3], zone[4:6]))
-    offset = datetime.timedelta(hours=hours, minutes=minutes)
-    return datetime.timezone(-offset if zone[0] == "-" else offset)
 
 
 def _write_instant(moment: datetime.datetime) -> str:
