@@ -50,13 +50,15 @@ def read_options(node: exp.Anonymous, place: int, known: Collection[str]) -> dic
     is_map = isinstance(call, exp.Anonymous) and call.name.lower() == "map"
     if not is_map or len(items) % 2 or not all(map(_is_text, items)):
         raise unsupported_error(node, "needs its options as map('name', 'value') of literals.")
-    options = {items[at].name.lower(): items[at + 1].name for at in range(0, len(items), 2)}
-    for name in options:
+    names = [item.name.lower() for item in items[::2]]
+    for at, name in enumerate(names):
         if name not in known:
             listed = ", ".join(sorted(known))
-            message = f"has option {name!r}, which {NEEDS_SPARK[3:-1]}; without it are {listed}."
+            message = f"has option {name!r}, which {NEEDS_SPARK[:-1]}; without it are {listed}."
             raise unsupported_error(node, message)
-    return options
+        if name in names[:at]:
+            raise unsupported_error(node, f"has option {name!r} twice; leave one out.")
+    return dict(zip(names, (item.name for item in items[1::2]), strict=True))
 
 
 def is_failfast(options: dict[str, str], node: exp.Expression) -> bool:
