@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+from urllib.parse import urlencode
 
 from aggloom.errors import AggloomError, CheckpointError
 from aggloom.runtime.hosting.checkpoint_paths import is_local, local
@@ -19,7 +20,7 @@ from aggloom.runtime.page.render import page
 from aggloom.runtime.page.result_view import Results
 from aggloom.runtime.page.sources import OperatorProgress
 from aggloom.runtime.page.summaries import summarise
-from aggloom.runtime.page.views import view_of
+from aggloom.runtime.page.views import PageView, view_of
 
 Asked = Mapping[str, list[str]]
 _COUNTED = {"bad": "failed", "warn": "to look at", "good": "running well", "rest": "ended"}
@@ -70,7 +71,7 @@ class Pages:
         try:
             states = self.reading.states(watched, known, links=True)
         except NotYet:
-            return page("page_wait.html.j2", live=True, view=view, **about())
+            return _waiting_page(view, "state")
         except (AggloomError, OSError) as error:
             problems.append(str(error))
         values: dict[str, Any] = {"view": view, "states": states, "problems": problems, "typed": {}}
@@ -106,11 +107,17 @@ class Pages:
                 raise CheckpointError("There is no such operator; choose one below.")
             keys.append(self.reading.key(watched, operator, _key(operator, typed[place])))
         except NotYet:
-            return page("page_wait.html.j2", live=True, view=view, **about())
+            return _waiting_page(view, f"key?{urlencode(query, doseq=True)}")
         except (AggloomError, OSError) as error:
             problems.append(str(error))
         values: dict[str, Any] = {"view": view, "keys": keys, "problems": problems, "typed": typed}
         return page("page_key.html.j2", live=True, **values, **about())
+
+
+def _waiting_page(view: PageView, address: str) -> str:
+    """The page that asks again for an address below a checkpoint's, as "state", until its state has been read."""
+    values = {"view": view, "address": f"/c/{view.number}/{address}"}
+    return page("page_wait.html.j2", live=True, follows=True, **values, **about())
 
 
 def about() -> dict[str, Any]:

@@ -436,7 +436,8 @@ def test_who_reads_does_not_wait_for_long(
     for _ in range(3):
         waiting = parsed(pages.state(watched))
         assert "The state is being read." in waiting.text
-        assert [e.get("content") for e in waiting.all("meta") if e.get("http-equiv")] == ["2"]
+        again = [e.get("content") for e in waiting.all("meta") if e.get("http-equiv")]
+        assert again == [f"2; url=/c/{watched.number}/state"]
     assert asked == [str(checkpoint)]
     gate.set()
     end = time.monotonic() + 60
