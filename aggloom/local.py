@@ -30,6 +30,7 @@ from aggloom.local_query import RunningQuery, await_end, progress
 from aggloom.runtime.connectors.files.table_file import read_table
 from aggloom.runtime.connectors.registry import destination
 from aggloom.runtime.hosting.arguments import check_checkpoint, check_key_columns, check_tables_read
+from aggloom.runtime.local.harness_rows import is_table, table_schema
 from aggloom.tables import TableSource, table_source
 from aggloom.terminal_table import in_order
 
@@ -242,7 +243,7 @@ def _entries(entries: Mapping[str, Any], **more: Any) -> dict[str, Any]:
 
 def from_rows(
     rows: Any,
-    schema: SchemaLike,
+    schema: SchemaLike | None = None,
     *,
     watermark: str | None = None,
     keys: str | Sequence[str] | None = None,
@@ -250,8 +251,8 @@ def from_rows(
 ) -> LocalTable:
     """A table of rows of this process.
 
-    rows: tuples of (kind, value, ...), or a table of Arrow or pandas. schema: as of AggSpec. watermark,
-    keys, changes: as of `read_changes`. A run that continues from a checkpoint is given the same rows, with new ones
+    rows: tuples of (kind, value, ...), or a table of Arrow, pandas or Polars. schema: as of AggSpec; a table has its
+    own. watermark, keys, changes: as of `read_changes`. Raises DataError where rows have no types. A run that continues from a checkpoint is given the same rows, with new ones
     behind them.
 
     Example:
@@ -260,9 +261,8 @@ def from_rows(
         >>> local.collect(local.sql("SELECT MAX(n) AS largest FROM t", t=t, backend="python")).to_pylist()
         [{'largest': 4}]
     """
-    table = read_changes(
-        ".", None, to_schema(schema), watermark=watermark, keys=keys, changes=changes
-    )
+    columns = table_schema(rows) if schema is None else to_schema(schema)
+    table = read_changes(".", None, columns, watermark=watermark, keys=keys, changes=changes)
     return LocalTable(table.entries, rows)
 
 
@@ -279,7 +279,8 @@ def sql(
 ) -> LocalChanges:
     """The changes of a query over tables.
 
-    query: the script. tables: by name; those that are keywords are tables, too, and other keywords of `named` planner
+    query: the script. tables: by name; those that are keywords are tables, too, also those of Arrow, pandas and Polars
+    as `from_rows` takes them, and other keywords of `named` planner
     options, as is what `options` holds by Flink's names. input_changes: of tables that do not say what they send.
     dialect: "spark" or "flink". backend: "numba" or "python". Raises SpecError and its kin, with the place in the
     text.
@@ -290,13 +291,14 @@ def sql(
         >>> local.collect(local.sql("SELECT k, SUM(n) AS s FROM t GROUP BY k", t=t, backend="python")).to_pylist()
         [{'k': 'a', 's': 3}, {'k': 'b', 's': 4}]
     """
-    own = {n: v for n, v in named.items() if isinstance(v, LocalTable)}
+    own = {n: from_rows(v) if is_table(v) else v for n, v in named.items()}
+    own = {n: v for n, v in own.items() if isinstance(v, LocalTable)}
     for name in own.keys() & (tables or {}):
         raise SpecError(f"local.sql: table {name!r} is given twice; leave one out")
     # One name in both would be decided by the order of this merge, so it was refused above.
     tables_by_name = {**(tables or {}), **own}
     # What is no table is an option of the planner, whose check names those that it does not know.
-    keywords = {n: v for n, v in named.items() if not isinstance(v, LocalTable)}
+    keywords = {n: v for n, v in named.items() if n not in own}
     for name, value in keywords.items():
         # Asked by its attribute: importing pyspark takes seconds, and it need not be installed.
         if hasattr(value, "sparkSession"):

@@ -42,12 +42,12 @@ _WINDOW_SECONDS: Final = 10
 Out = str | FunctionBatches
 
 
-def plan_of(query: Query, events: Events) -> Plan:
-    """The plan of a query; q14's function of the user's is written out."""
+def plan_of(query: Query, events: Events, *, update_before: bool = True) -> Plan:
+    """The plan of a query, as of `plan_arguments`; q14's function of the user's is written out."""
     schemas = {table: events.schema(table) for table in query.streams}
     if "side" in query.tables:
         schemas["side"] = SIDE_SCHEMA
-    given = plan_arguments(query, events)
+    given = plan_arguments(query, events, update_before=update_before)
     options = PlanOptions.of(given.pop("options"))
     sql = query.text("aggloom").replace(*_COUNT_CHAR)
     return plan_query(sql, schemas, options=options, **given)
@@ -130,7 +130,7 @@ def measure(query: Query, events: Events) -> dict[str, float]:
 
 def time_run(query: Query, events: Events) -> dict[str, float]:
     """Time a run over all files; its results are thrown away, those of q10 go into files."""
-    plan = plan_of(query, events)
+    plan = plan_of(query, events, update_before=False)
     with tempfile.TemporaryDirectory(prefix="nexmark-") as made:
         forget_peak(os.getpid())
         hole = FunctionBatches(lambda *_: None)

@@ -21,8 +21,9 @@ HEADER: Final = (
 )
 _NOTES: Final = (
     "{count:,} events in Parquet, {batches} batches, {buckets} buckets, two threads; Flink SQL with two tasks, its "
-    "state on the heap. Both take checkpoints and throw results away, but for q10: the local engine writes Parquet "
-    "files, Flink CSV files by day and minute. They took turns on a machine that did nothing else, {rounds}. Rates: of "
+    "state on the heap. Both take checkpoints and throw results away, without the rows before an update, which neither "
+    "sink asks for; but for q10: the local engine writes Parquet files, Flink CSV files by day "
+    "and minute. They took turns on a machine that did nothing else, {rounds}. Rates: of "
     "the rows of the streams that a query reads; in Flink over the net runtime of the job. Processor time is of all "
     "threads. Flink reads {reads}; it runs mini-batches in two phases, or the fastest of its plans where several may "
     "win. Peaks: the most memory that the one process, and Flink's Java, had while a query ran; each runs all queries "

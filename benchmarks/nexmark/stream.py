@@ -69,7 +69,7 @@ def measure(spark: SparkSession, query: Query, events: Events, limit: float) -> 
     """Run over all files into nothing; q10 into files."""
     with tempfile.TemporaryDirectory(prefix="nexmark-") as made:
         scratch = Path(made)
-        out = _result(spark, query, events, events.folder, scratch)
+        out = _result(spark, query, events, events.folder, scratch, update_before=False)
         nodes = _stateful_nodes(out)
         jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
         before, begin = Spent.now(jvm), time.perf_counter()
@@ -165,9 +165,15 @@ def _await(run: Any, limit: float) -> None:
 
 
 def _result(
-    spark: SparkSession, query: Query, events: Events, folder: Path, scratch: Path
+    spark: SparkSession,
+    query: Query,
+    events: Events,
+    folder: Path,
+    scratch: Path,
+    *,
+    update_before: bool = True,
 ) -> DataFrame:
-    """The changes of the query's table, over the files in a folder for each stream."""
+    """The changes of the query's table, over the files in a folder for each stream; as of `plan_arguments`."""
     a_batch = events.files // BATCHES
     if query.whole_with_corrections and events.corrections:
         a_batch = events.files
@@ -183,7 +189,7 @@ def _result(
     }
     if "side" in query.tables:
         frames["side"] = spark.createDataFrame(events.side().to_pandas())
-    arguments = plan_arguments(query, events)
+    arguments = plan_arguments(query, events, update_before=update_before)
     return al.sql(
         query.text("aggloom"), tables=frames, state_directory=scratch / "live", **arguments
     )

@@ -341,6 +341,7 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
             "sequence(b, 2)",
             "sequence(CAST(5 AS BIGINT), l % 5)",
             "sequence(1, 10, 4)",
+            "sequence(1, l % 5)",
         ),
         _sequence,
     ),

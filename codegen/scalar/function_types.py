@@ -240,8 +240,9 @@ def _or_zero(arguments: Arguments) -> pa.DataType:
 
 
 def _sequence(arguments: Arguments) -> pa.DataType | None:
-    first, second = arguments.type(0), arguments.type(1)
-    return _list(first) if first == second and pa.types.is_integer(first) else None
+    if not all(pa.types.is_integer(each) for each in arguments.types):
+        return None
+    return _list(arguments.common())
 
 
 def _transform_type(arguments: Arguments) -> pa.DataType | None:

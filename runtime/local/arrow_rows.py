@@ -17,6 +17,7 @@ from aggloom.runtime.values.changelog import parse_kinds
 from aggloom.runtime.values.markers import MARKER_HINT
 from aggloom.runtime.values.type_fit import (
     NANOSECONDS_HINT,
+    cast_exactly,
     fits,
     is_of_nanoseconds,
     plain_array,
@@ -117,7 +118,7 @@ def _column(table: Any, there: _Names, field: pa.Field, where: str) -> pa.Array:
     if is_variant(field.type):
         return _variants(column.cast(pa.string()), wrong)
     try:
-        return column.cast(field.type)
+        return cast_exactly(column, field.type)
     except (pa.ArrowException, UnicodeDecodeError) as error:
         # The first line of Arrow's message says what it is; the others are its source files.
         message = str(error).splitlines()[0]

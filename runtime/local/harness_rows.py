@@ -14,8 +14,10 @@ from aggloom.runtime.local.arrow_rows import arrow_rows
 from aggloom.runtime.local.dict_rows import are_dicts, rows_of_dicts
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.change_column import ChangeWords
 from aggloom.runtime.values.changelog import KIND_NAMES, Kinds, parse_kinds
 from aggloom.runtime.values.columns import to_python
+from aggloom.runtime.values.type_fit import plain_type
 
 
 def scanned_rows(rows: Any, kinds: Kinds | None, scan: Scan) -> tuple[pa.RecordBatch, Array]:
@@ -29,8 +31,7 @@ def read_rows(rows: Any, kinds: Kinds | None, schema: pa.Schema) -> tuple[pa.Rec
 
     Raises DataError naming the first row that is none, TypeMismatchError for values of another type.
     """
-    # The interfaces of Arrow: pandas, Polars and others have them, without their names being known here.
-    if hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__"):
+    if is_table(rows):
         return arrow_rows(_arrow(rows), kinds, schema, "process")
     if kinds is not None:
         raise DataError(
@@ -42,6 +43,34 @@ def read_rows(rows: Any, kinds: Kinds | None, schema: pa.Schema) -> tuple[pa.Rec
     _refuse_no_rows(rows, schema.names)
     codes = parse_kinds(pa.array([row[0] for row in rows], pa.string()), "harness rows")
     return rows_to_batch([tuple(row[1:]) for row in rows], schema), codes
+
+
+def is_table(rows: Any) -> bool:
+    """Tell whether an object is a table: of Arrow, pandas, Polars, or another library with Arrow's interface."""
+    return hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__")
+
+
+def table_schema(table: Any) -> pa.Schema:
+    """The columns of a table as a query declares them, without those that say what a change is.
+
+    Raises DataError for an object that is no table, and for a column without a type, as of NULLs alone.
+    """
+    if not is_table(table):
+        raise DataError(
+            f"a {type(table).__name__} has no types; give schema=, such as 'name STRING, cnt INT'"
+        )
+    own, words = _arrow(table).schema, ChangeWords()
+    fields = [
+        field.with_type(plain_type(field.type))
+        for field in own
+        if not words.says_change(field.name)
+    ]
+    for field in fields:
+        if pa.types.is_null(field.type):
+            raise DataError(
+                f"column {field.name!r} has no type, as all of it is NULL; give schema="
+            )
+    return pa.schema(fields)
 
 
 def _arrow(rows: Any) -> pa.RecordBatch | pa.Table:

@@ -13,9 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.runtime.scalar.values import Value, array, by_row
+from aggloom.runtime.storage.allocation import require_memory
 
 Items = list[Any]
 Pairs = list[tuple[Any, Any]]
+
+_PLACE_BYTES, _NUMBER_BYTES = 16, 32
+"""Bytes of a place in a list of Python and in the array that is made of it, and of an integer in the list."""
 
 
 def make_list(dtype: pa.DataType, rows: pa.RecordBatch, *values: Value) -> pa.Array:
@@ -162,8 +166,11 @@ def flatten(lists: list[Items | None]) -> Items | None:
 
 
 def repeat(item: Any, count: int | None) -> Items | None:
-    """An item so many times."""
-    return None if count is None else [item] * max(count, 0)
+    """An item so many times; raises StateRoomError if memory has no room for them."""
+    if count is None:
+        return None
+    require_memory(count * _PLACE_BYTES, f"{count:,} places of one array")
+    return [item] * max(count, 0)
 
 
 def reverse(items: Items) -> Items:
@@ -183,11 +190,19 @@ def cut(items: Items, start: int, length: int) -> Items:
 
 
 def sequence(first: int, last: int, step: int | None = None) -> Items:
-    """The numbers from one to another, by a step of 1 or -1 unless one is given."""
+    """The numbers from one to another, by a step of 1 or -1 unless one is given.
+
+    Raises ValueError where the step leads away from the end, and StateRoomError if memory has no room for the numbers.
+    """
     by = step if step is not None else 1 if first <= last else -1
     if first != last and (by == 0 or (by > 0) != (last > first)):
         raise ValueError("the step leads away from the end")
-    return list(range(first, last + (1 if by > 0 else -1), by)) if by else [first]
+    if not by:
+        return [first]
+    numbers = range(first, last + (1 if by > 0 else -1), by)
+    count = (last - first) // by + 1
+    require_memory(count * (_PLACE_BYTES + _NUMBER_BYTES), f"{count:,} numbers of one array")
+    return list(numbers)
 
 
 def item(items: Items, place: int) -> Any:

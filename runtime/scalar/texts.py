@@ -7,7 +7,10 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from aggloom.errors import DataError
 from aggloom.runtime.scalar.values import Value, row_by_row
+
+_MOST_BYTES = (1 << 31) - 1
 
 
 def upper(value: Value) -> Value:
@@ -44,8 +47,20 @@ def position(value: Value, substring: str) -> Value:
 
 
 def repeat(value: Value, times: Value) -> Value:
-    """The text so many times; nothing for a negative number."""
+    """The text so many times; nothing for a negative number.
+
+    Raises DataError where the texts of the rows take more than an array of Arrow has room for.
+    """
     number = pc.max_element_wise(times, pa.scalar(0, times.type), skip_nulls=False)
+    sizes = pc.multiply(
+        pc.cast(pc.binary_length(value), pa.float64()), pc.cast(number, pa.float64())
+    )
+    size = sizes.as_py() if isinstance(sizes, pa.Scalar) else pc.sum(sizes).as_py()
+    if size is not None and size > _MOST_BYTES:
+        raise DataError(
+            f"REPEAT: the texts of one batch take {int(size):,} bytes, of {_MOST_BYTES:,} that an array has room for. "
+            "Repeat them less often, or read fewer rows in a batch."
+        )
     return pc.binary_repeat(value, number)
 
 

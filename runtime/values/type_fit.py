@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -41,6 +42,49 @@ def fits(actual: pa.DataType, declared: pa.DataType) -> bool:
         *(_is_list, pa.types.is_struct, pa.types.is_map),
     )
     return any(test(actual) and test(declared) for test in tests)
+
+
+def cast_exactly(column: pa.Array, declared: pa.DataType) -> pa.Array:
+    """Return a column as one of a declared type that it `fits`.
+
+    Raises pyarrow.ArrowInvalid, or UnicodeDecodeError, for a value that the type does not have. Arrow's own cast refuses
+    all of them but DOUBLEs that FLOAT would round.
+    """
+    cast = column.cast(declared)
+    rounded = _find_rounded(column, cast)
+    if rounded is not None:
+        with np.errstate(over="ignore"):
+            nearest = float(np.float32(rounded))
+        raise pa.ArrowInvalid(f"DOUBLE {rounded!r} would become FLOAT {nearest!r}")
+    return cast
+
+
+def _find_rounded(before: pa.Array, after: pa.Array) -> float | None:
+    """The first DOUBLE that is another number as a FLOAT, at any depth of a column; None if there is none."""
+    wide = before.type
+    if pa.types.is_floating(wide):
+        if not pa.types.is_floating(after.type) or wide.bit_width <= after.type.bit_width:
+            return None
+        # NaN stays NaN, although it is not equal to itself.
+        same = pc.or_(pc.equal(after.cast(wide), before), pc.is_nan(before))
+        place = pc.index(same, False).as_py()
+        return None if place < 0 else float(before[place].as_py())
+    if _is_list(wide):
+        pairs = [(before.flatten(), after.flatten())]
+    elif pa.types.is_map(wide):
+        pairs = list(zip(_entries(before), _entries(after), strict=True))
+    elif pa.types.is_struct(wide):
+        pairs = list(zip(before.flatten(), after.flatten(), strict=True))
+    else:
+        return None
+    found = (_find_rounded(*pair) for pair in pairs)
+    return next((value for value in found if value is not None), None)
+
+
+def _entries(maps: pa.MapArray) -> tuple[pa.Array, pa.Array]:
+    """The keys and the values of maps that may be a slice of others, which Arrow returns with theirs."""
+    first, end = maps.offsets[0].as_py(), maps.offsets[-1].as_py()
+    return maps.keys[first:end], maps.items[first:end]
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -24,6 +24,7 @@ from aggloom.runtime.values.change_column import ChangeWords
 from aggloom.runtime.values.markers import MARKER_HINT, MARKERS
 from aggloom.runtime.values.type_fit import (
     NANOSECONDS_HINT,
+    cast_exactly,
     cut_nanoseconds,
     fits,
     is_of_nanoseconds,
@@ -199,7 +200,7 @@ class _Reader:
         if is_variant(field.type):
             return self._read_variants(array, field.name)
         try:
-            return (cut_nanoseconds(array) if self._cut else array).cast(field.type)
+            return cast_exactly(cut_nanoseconds(array) if self._cut else array, field.type)
         except pa.ArrowInvalid as error:
             fix = "Declare the column with the file's type."
             if is_of_nanoseconds(array.type):
