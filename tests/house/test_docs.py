@@ -47,7 +47,7 @@ HERE = {
     "spark.md": {"python": [0, 1, 2], "yaml": [0]},
     "sql.md": {"sql": [1]},
     "state.md": {"python": [0]},
-    "sub-queries.md": {"sql": [0]},
+    "sub-queries.md": {"sql": [0, 1, 2]},
     "temporal-filters.md": {"python": [0], "text": [0]},
     "table-aggregates.md": {"python": [0, 1, 2, 3, 4, 5], "text": [0, 1, 2, 3, 4, 5]},
     "table-functions.md": {"sql": [0, 1], "python": [0], "text": [0]},
@@ -218,6 +218,8 @@ TABLES: dict[tuple[str, int], dict[str, Any]] = {
         "complaints": "customer INT, at DATE",
         "orders": "customer INT",
     },
+    ("sub-queries.md", 1): {"t": "k INT, y INT", "u": "k INT, x INT"},
+    ("sub-queries.md", 2): {"t": "k INT, y INT", "u": "k INT, x INT"},
 }
 
 

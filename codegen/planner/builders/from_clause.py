@@ -112,7 +112,15 @@ class FromClause:
     def filter(self, conditions: list[exp.Expression]) -> None:
         """Let only rows pass that meet all conditions, those with sub-queries among them."""
         tests = [each for each in conditions if is_test(each)]
-        plain = [join_values(self, each, True) for each in conditions if each not in tests]
+        # Those without sub-queries first: a sub-query may ask of the rows that are left.
+        for has in (False, True):
+            plain = [e for e in conditions if e not in tests and any(queries(e)) == has]
+            self._place_conditions([join_values(self, each, True) for each in plain])
+        # Tests last: a semi join is pushed below joins that the conditions have already made inner ones.
+        for each in tests:
+            join_test(self, each)
+
+    def _place_conditions(self, plain: list[exp.Expression]) -> None:
         for each in plain:
             check_expression(each, is_condition=True)
         known = set(self.tree.columns)
@@ -122,9 +130,6 @@ class FromClause:
         without_padding(self.tree, {name for each in own for name in never_null(each)})
         for each in own:
             place(self.tree, each)
-        # Tests last: a semi join is pushed below joins that the conditions have already made inner ones.
-        for each in tests:
-            join_test(self, each)
 
     def sub(self, builder: ClauseBuilder, query: exp.Select) -> FromClause:
         """The FROM of a sub-query."""

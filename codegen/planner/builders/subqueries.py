@@ -7,16 +7,24 @@ from sqlglot import exp
 from aggloom.codegen.planner.builders.clause import Clause
 from aggloom.codegen.planner.builders.field_stars import take_stars_off
 from aggloom.codegen.planner.builders.join_tree import JoinedParts, Leaf, Tree, plan_of_tree, sunk
-from aggloom.codegen.planner.builders.subquery_bounds import existence_by_bound
-from aggloom.codegen.planner.builders.subquery_marks import FIX, distinct_rows
+from aggloom.codegen.planner.builders.subquery_bounds import existence_by_bound, membership_by_bound
+from aggloom.codegen.planner.builders.subquery_marks import (
+    ValueOfRows,
+    distinct_rows,
+    membership_of_several,
+)
 from aggloom.codegen.planner.builders.subquery_rows import (
     Body,
     is_grouped,
-    match_equality,
     may_be_null,
     never_null_columns,
     plan_group_by,
     plan_subquery,
+)
+from aggloom.codegen.planner.builders.subquery_ties import (
+    cast_to_common,
+    match_equality,
+    tie_by_values,
 )
 from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.sql.conditions import column_names
@@ -95,7 +103,8 @@ def join_values(clause: Clause, node: exp.Expression, loose: bool = False) -> ex
         if not is_single(query):
             value = quantified_value(comparison, word, query)
             if value is None:
-                raise refusal(query, f"{word} of a sub-query beside OR or NOT is", FIX)
+                fix = "write it as a condition of WHERE of its own, joined by AND"
+                raise refusal(query, f"{word} of a sub-query beside OR or NOT is", fix)
             return exp.paren(join_values(clause, value, loose))
         left, right = join_values(clause, comparison.this), _scalar(clause, query)
         return type(comparison)(this=left, expression=right)
@@ -190,12 +199,12 @@ def _existence(clause: Clause, node: exp.Exists) -> exp.Expression:
         query.set("expressions", [exp.true()])
         return exp.func("COALESCE", _scalar(clause, query), exp.false())
     body = plan_subquery(clause, query)
-    bounded = existence_by_bound(clause, body, node)
+    bounded = existence_by_bound(clause, body)
     if bounded is not None:
-        _join(clause, "left", bounded.rows, bounded.on, node)
-        return bounded.value
+        return _join_value(clause, bounded, node)
+    tie_by_values(clause, body.clause, [], node)
     # One row for each value that the query around asks of, so that the LEFT JOIN copies no row.
-    rows, _, mark, on = distinct_rows(clause, body, [], node)
+    rows, _, mark, on = distinct_rows(clause, body, [])
     _join(clause, "left", rows, on, node)
     return exp.func("COALESCE", make_column(mark), exp.false())
 
@@ -210,24 +219,31 @@ def _mark(clause: Clause, node: exp.In, loose: bool) -> exp.Expression:
         return exp.paren(exp.EQ(this=sought[0], expression=_scalar(clause, query)))
     body = plan_subquery(clause, query)
     items = _items(body, len(sought), query)
+    pairs = zip(sought, items, strict=True)
+    items = [cast_to_common(clause, body.clause, item, own) for own, item in pairs]
     # Where no NULL can be on either side, IN is never NULL: the second join, which looks for them, is not needed.
     empty = any(may_be_null(e, never_null_columns(clause.tree)) for e in sought)
     empty = empty or any(may_be_null(e, never_null_columns(body.tree)) for e in items)
-    if empty and not loose and len(sought) > 1:
-        what = "IN with several columns, as a value or below NOT, is"
-        raise refusal(node, what, FIX)
-    rows, names, mark, on = distinct_rows(clause, body, items, node)
+    has_nulls = empty and not loose
+    if has_nulls and len(sought) > 1:
+        return _join_value(clause, membership_of_several(clause, body, sought, items, node), node)
+    bounded = membership_by_bound(clause, body, sought, items, has_nulls)
+    if bounded is not None:
+        return _join_value(clause, bounded, node)
+    rename = tie_by_values(clause, body.clause, items, node)
+    items = [rename(item) for item in items]
+    rows, names, mark, on = distinct_rows(clause, body, items)
     equal = [
         exp.EQ(this=own.copy(), expression=make_column(name))
         for own, name in zip(sought, names, strict=True)
     ]
     _join(clause, "left", rows, [*equal, *on], node)
     # Where NULL counts as FALSE, or cannot be, the first join says all.
-    if loose or not empty:
+    if not has_nulls:
         return exp.func("COALESCE", make_column(mark), exp.false())
     # A second join, for the rows of the sub-query as a whole: whether there are any, and whether one of them is NULL.
     nulls = exp.Is(this=items[0].copy(), expression=exp.null())
-    rows, (is_null,), there, on = distinct_rows(clause, body, [nulls], node, any_of=True)
+    rows, (is_null,), there, on = distinct_rows(clause, body, [nulls], any_of=True)
     _join(clause, "left", rows, on, node)
     sides = exp.or_(exp.Is(this=sought[0].copy(), expression=exp.null()), make_column(is_null))
     return exp.Case(
@@ -313,7 +329,7 @@ def _membership(clause: Clause, node: exp.In, negative: bool) -> None:
     ):
         unknown = exp.Is(this=items[0].copy(), expression=exp.null())
         body.clause.tree = Leaf(plan)
-        rows, (name,), _, on = distinct_rows(clause, body, [unknown], node)
+        rows, (name,), _, on = distinct_rows(clause, body, [unknown])
         either = [exp.Is(this=sought[0].copy(), expression=exp.null())]
         either = either if may_be_null(sought[0], never) else []
         if may_be_null(items[0], never_inner):
@@ -341,6 +357,13 @@ def _join(
         clause.tree = JoinedParts(kind, clause.tree, rows, on)
     else:
         clause.tree = sunk(clause.tree, JoinedParts(kind, clause.tree, rows, on))
+
+
+def _join_value(clause: Clause, tested: ValueOfRows, place: exp.Expression) -> exp.Expression:
+    """The value of a test for rows, whose rows are joined."""
+    for rows, on in tested.joins:
+        _join(clause, "left", rows, on, place)
+    return tested.value
 
 
 def _sought(clause: Clause, node: exp.In) -> list[exp.Expression]:

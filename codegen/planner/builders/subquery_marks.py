@@ -2,27 +2,61 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.operators import compute_columns
 from aggloom.codegen.planner.builders.clause import Clause
 from aggloom.codegen.planner.builders.join_tree import Leaf, Tree, plan_of_tree
-from aggloom.codegen.planner.builders.subquery_rows import Body, split_ties
+from aggloom.codegen.planner.builders.subquery_rows import Body
+from aggloom.codegen.planner.builders.subquery_ties import split_ties, tie_by_values
 from aggloom.codegen.spec.content import Computed
-from aggloom.codegen.sql.conditions import column_names
 from aggloom.codegen.sql.dialect import CallNode
-from aggloom.codegen.sql.errors import refusal
 from aggloom.codegen.sql.scope import make_column, name_item
 
-FIX = "write it as a condition of WHERE of its own, joined by AND"
+
+class JoinedRows(NamedTuple):
+    """Rows to join and the conditions by which."""
+
+    rows: Tree
+    on: list[exp.Expression]
+
+
+class ValueOfRows(NamedTuple):
+    """The value of a test for rows, over the columns of some LEFT JOINs."""
+
+    joins: list[JoinedRows]
+    value: exp.Expression
+
+
+def membership_of_several(
+    clause: Clause,
+    body: Body,
+    sought: list[exp.Expression],
+    items: list[exp.Expression],
+    place: exp.Expression,
+) -> ValueOfRows:
+    """IN with several columns: NULL if NULLs leave it open whether a row is the one that is sought, and none is."""
+    pairs = zip(sought, items, strict=True)
+    equal = exp.and_(*(exp.EQ(this=own.copy(), expression=item.copy()) for own, item in pairs))
+    # A NULL in one column leaves the others to decide: only rows of which the whole is not FALSE count.
+    body.clause.correlated.append(exp.func("COALESCE", exp.paren(equal.copy()), exp.true()))
+    rename = tie_by_values(clause, body.clause, [equal], place)
+    rows, (is_member,), there, on = distinct_rows(clause, body, [rename(equal)], any_of=True)
+    null = exp.cast(exp.null(), "BOOLEAN", dialect="spark")
+    ifs = [
+        exp.If(this=make_column(is_member), true=exp.true()),
+        exp.If(this=make_column(there), true=null),
+    ]
+    return ValueOfRows([JoinedRows(rows, on)], exp.Case(ifs=ifs, default=exp.false()))
 
 
 def distinct_rows(
     clause: Clause,
     body: Body,
     items: list[exp.Expression],
-    place: exp.Expression,
     any_of: bool = False,
 ) -> tuple[Tree, list[str], str, list[exp.Expression]]:
     """The different rows of some items of a sub-query, with a column TRUE.
@@ -30,14 +64,9 @@ def distinct_rows(
     Returns them, the names of the items and of that column, and the conditions that tie them to the query around.
     any_of: one row for all that the query around asks of, with each item TRUE if it is of any row.
     """
-    inner = set(body.tree.columns)
-    what = "a sub-query beside OR, NOT, CASE or a value, tied by more than equalities, is"
-    ties, on = split_ties(body.clause, what, FIX, place)
+    ties, on = split_ties(body.clause)
     keys = [name_item(tie.own, clause.fresh("key")) for tie in ties]
     on += [tie.by(key.alias) for tie, key in zip(ties, keys, strict=True)]
-    if any(not column_names(item) <= inner for item in items):
-        what = "a sub-query beside OR, NOT, CASE or a value, that selects a column of the query around it, is"
-        raise refusal(place, what, FIX)
     if not isinstance(body.tree, Leaf) or body.tree.where:
         body.clause.tree = Leaf(plan_of_tree(clause.builder, body.tree))
     assert isinstance(body.tree, Leaf)

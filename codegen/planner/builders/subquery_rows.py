@@ -10,6 +10,11 @@ from sqlglot import exp
 
 from aggloom.codegen.planner.builders.clause import Clause
 from aggloom.codegen.planner.builders.join_tree import Correlated, Leaf, Tree, plan_of_tree
+from aggloom.codegen.planner.builders.subquery_ties import (
+    compare_in_one_type,
+    split_ties,
+    tie_by_values,
+)
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.conditions import column_names, equality, never_null
 from aggloom.codegen.sql.dialect import CallNode
@@ -20,10 +25,6 @@ from aggloom.codegen.sql.relations import Relation
 from aggloom.codegen.sql.scope import bare, make_column, make_table, name_item, text_of
 from aggloom.codegen.sql.subqueries import empty_value, has_windows, queries, unwrap_query
 from aggloom.errors import SqlError, UnknownColumnError
-
-_BELOW = (
-    "only an equality of a column of the sub-query can be; join the tables before the aggregation"
-)
 
 
 @dataclass
@@ -68,11 +69,14 @@ def plan_subquery(outer: Clause, query: exp.Expression, first_only: bool = False
     clause.read_clause()
     conditions = clause.conditions()
     clause.filter(conditions)
+    compare_in_one_type(outer, clause)
     fixed = {name for each in conditions for name in _find_fixed_columns(each)}
     # LIMIT 1 of a query that nothing around it is read in is one row for all: no key to number by.
     if limited and not clause.correlated:
         return _plan_closed_query(outer, query)
     select = clause.rewrite_query()
+    if first or is_grouped(select):
+        _tie_below(outer, clause, select)
     if first:
         _keep_first(clause, select)
     if not is_grouped(select):
@@ -89,6 +93,33 @@ def plan_subquery(outer: Clause, query: exp.Expression, first_only: bool = False
     empty = [_evaluate_over_no_rows(rows, item) for item in rows.items] if single else []
     known = {name for name in fixed if name in rows.clause.tree.columns}
     return Body(rows.clause, rows.items, single, empty, known)
+
+
+def _tie_below(outer: Clause, clause: Clause, select: exp.Select) -> None:
+    """Make equalities of what ties the rows below an aggregate, or below LIMIT 1, to the query around them."""
+    own, around = set(clause.tree.columns), set(outer.tree.columns)
+
+    def is_mixed(part: exp.Expression) -> bool:
+        names = set() if any(queries(part)) else column_names(part)
+        is_outer = bool((names & around) - own)
+        if is_outer and not names & own and isinstance(part, CallNode):
+            # In the SQL standard it is one of the query around.
+            fix = "aggregate a column of the sub-query, or count its rows"
+            raise refusal(
+                part, "an aggregate over columns of the query around this one alone is", fix
+            )
+        return is_outer and bool(names & own)
+
+    having, order = select.args.get("having"), select.args.get("order")
+    above = [*select.expressions, *([having] if having is not None else [])]
+    mixed = [each for item in above for each in _own(item) if isinstance(each, CallNode)]
+    mixed = [each for each in mixed if is_mixed(each)]
+    aliases = {item.alias.casefold() for item in select.expressions if item.alias}
+    if order is not None and is_mixed(order):
+        mixed += [order] if aliases.isdisjoint(map(str.casefold, column_names(order) - own)) else []
+    rename = tie_by_values(outer, clause, mixed, select)
+    for each in mixed:
+        each.replace(rename(each))
 
 
 def _evaluate_over_no_rows(rows: GroupByRows, item: exp.Expression) -> exp.Expression:
@@ -139,8 +170,7 @@ def plan_group_by(clause: Clause, select: exp.Select) -> GroupByRows:
     items = [item.unalias() for item in select.expressions]
     written = plain_keys(group) if group is not None else ()
     nodes = [_key(each, items, aliases, clause.tree.columns) for each in written]
-    what = "below an aggregate a condition over columns of the query around it is"
-    ties, on = split_ties(clause, what, _BELOW)
+    ties, on = split_ties(clause)
     # The sub-query's side of an equality becomes a key: one group is then what one row around it asks for.
     nodes += [tie.own for tie in ties]
     table = _Groups(clause, nodes)
@@ -220,52 +250,6 @@ class _Groups:
         return clause.over(Leaf(rows), known)
 
 
-class Tie(NamedTuple):
-    """An equality between a sub-query and the query around it: both sides, and whether NULL equals NULL."""
-
-    own: exp.Expression
-    other: exp.Expression
-    null_safe: bool
-
-    def by(self, column: str) -> exp.Expression:
-        """The equality with a column in place of the sub-query's side."""
-        # As it was written: with `=` a NULL outside finds nothing, with IS NOT DISTINCT FROM it does.
-        kind = exp.NullSafeEQ if self.null_safe else exp.EQ
-        return kind(this=make_column(column), expression=self.other.copy())
-
-
-def split_ties(
-    clause: Clause, what: str, fix: str, place: exp.Expression | None = None
-) -> tuple[list[Tie], list[exp.Expression]]:
-    """The equalities that tie a sub-query to the query around it, and the conditions of that query alone.
-
-    Raises UnsupportedSqlError for any other condition over columns of both, which is shown unless a place is given.
-    """
-    inner, ties, outside = set(clause.tree.columns), list[Tie](), list[exp.Expression]()
-    for each in clause.correlated:
-        tie = match_equality(each, inner)
-        if not column_names(each) & inner:
-            outside.append(each)
-        elif tie is None:
-            raise refusal(each if place is None else place, what, fix)
-        else:
-            ties.append(tie)
-    return ties, outside
-
-
-def match_equality(condition: exp.Expression, inner: set[str]) -> Tie | None:
-    """Return a condition as a tie, if it is an equality between columns of a sub-query, `inner`, and others."""
-    equation = equality(condition)
-    if equation is None:
-        return None
-    for own, other in (equation.sides, equation.sides[::-1]):
-        names, others = column_names(own), column_names(other)
-        # A side that reads both queries could not be computed before the join.
-        if names and names <= inner and others and not others & inner:
-            return Tie(own, other, equation.null_safe)
-    return None
-
-
 def never_null_columns(tree: Tree) -> set[str]:
     """The columns of rows that are never NULL, as far as the plan says."""
     if isinstance(tree, Leaf):
@@ -304,8 +288,7 @@ def _is_first(query: exp.Expression) -> bool:
 
 def _keep_first(clause: Clause, select: exp.Select) -> None:
     """Let the first row stay for each that the query around asks of."""
-    what = "below LIMIT a condition over columns of the query around it is"
-    ties, tied_by = split_ties(clause, what, _BELOW)
+    ties, tied_by = split_ties(clause)
     keys = [clause.fresh("key") for _ in ties]
     tied_by += [tie.by(key) for tie, key in zip(ties, keys, strict=True)]
     node = plan_of_tree(clause.builder, clause.tree)
