@@ -47,8 +47,8 @@ def fits(actual: pa.DataType, declared: pa.DataType) -> bool:
 def cast_exactly(column: pa.Array, declared: pa.DataType) -> pa.Array:
     """Return a column as one of a declared type that it `fits`.
 
-    Raises pyarrow.ArrowInvalid, or UnicodeDecodeError, for a value that the type does not have. Arrow's own cast refuses
-    all of them but DOUBLEs that FLOAT would round.
+    Raises pyarrow.ArrowInvalid, or UnicodeDecodeError, for a value that the type does not have. Arrow's own cast
+    refuses all of them but DOUBLEs that FLOAT would round.
     """
     cast = column.cast(declared)
     rounded = _find_rounded(column, cast)
@@ -77,8 +77,8 @@ def _find_rounded(before: pa.Array, after: pa.Array) -> float | None:
         pairs = list(zip(before.flatten(), after.flatten(), strict=True))
     else:
         return None
-    found = (_find_rounded(*pair) for pair in pairs)
-    return next((value for value in found if value is not None), None)
+    numbers = (_find_rounded(*pair) for pair in pairs)
+    return next((number for number in numbers if number is not None), None)
 
 
 def _entries(maps: pa.MapArray) -> tuple[pa.Array, pa.Array]:

@@ -210,7 +210,7 @@ def test_a_node_of_the_plan_leads_to_its_operator_keys_and_source(
         server.pages.reading = BackgroundReads(patience=0)
         node.get_by_role("link", name="heaviest keys").click()
         page.wait_for_url("**/state#**")
-        # The page that says that the state is being read comes first. It loads itself anew, and leads to the same place.
+        # The page that says that the state is being read comes first. It loads itself anew, and keeps the place.
         assert (page.locator(":target").text_content() or "").startswith("0.0")
         page.go_back()
         page.get_by_label("Rows and changes with the text").fill("1")

@@ -55,6 +55,22 @@ def test_a_change_column_says_what_rows_are() -> None:
     assert totals(table.set_column(1, "v", pa.array([3, 2, 3]))) == [{"k": "b", "s": 2}]
 
 
+def test_tables_by_name() -> None:
+    found = local.collect(local.sql(QUERY, tables={"t": TABLE}, backend="python")).to_pylist()
+    assert sorted(found, key=lambda row: str(row["k"])) == SUMS
+
+
+class SparkFrame(Streamed):
+    """A DataFrame of Spark: it has Arrow's interface, too, and would fetch all rows of a cluster by it."""
+
+    sparkSession = None  # noqa: N815 - the name is Spark's
+
+
+def test_a_frame_of_spark_is_named() -> None:
+    with pytest.raises(SpecError, match=r"t is a DataFrame of Spark; use al\.sql"):
+        local.sql(QUERY, t=SparkFrame(TABLE))
+
+
 def test_a_table_without_types_is_refused() -> None:
     with pytest.raises(DataError, match="column 'v' has no type"):
         totals(pa.table({"k": ["a"], "v": pa.nulls(1)}))
@@ -62,6 +78,8 @@ def test_a_table_without_types_is_refused() -> None:
         local.from_rows([("+I", 1)])
     with pytest.raises(SpecError, match="given twice"):
         local.sql(QUERY, t=TABLE, tables={"t": local.from_rows(TABLE)})
+    with pytest.raises(SpecError, match=r"table 't' is a list; make it by local\.from_rows"):
+        local.sql(QUERY, tables={"t": [("+I", "a", 1)]})
     # What is no table is an option of the planner.
     with pytest.raises(SpecError):
         local.sql(QUERY, t=pd.Series([1]).tolist())
