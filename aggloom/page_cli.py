@@ -89,6 +89,6 @@ def report(
 def _find_checkpoints(checkpoints: tuple[str, ...], trust: bool) -> Checkpoints:
     """The checkpoints of a command line; raises CheckpointError where a path is not there."""
     from aggloom.runtime.page import Checkpoints
-    from aggloom.runtime.page.checkpoints import split_checkpoints
+    from aggloom.runtime.page.checkpoints import require_checkpoints
 
-    return Checkpoints([split_checkpoints(path) for path in checkpoints or (".",)], trust)
+    return Checkpoints([require_checkpoints(path) for path in checkpoints or (".",)], trust)

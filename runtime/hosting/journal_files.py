@@ -36,10 +36,10 @@ _SHOWN = 400
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """The findings: the last run, the batches by number, and what of the log could not be read.
+class QueryLog:
+    """The log of a query: its last run, its batches by number, and the number of unreadable lines.
 
-    run: when it started and ended, in milliseconds, and its error. beat: when the log was written or touched last.
+    run: start and end in milliseconds, and its error. beat: the time of the last write or touch, in seconds.
     """
 
     batches: Mapping[int, Mapping[str, Any]]
@@ -134,7 +134,7 @@ def last_total(lines: Iterable[str]) -> dict[str, int]:
     return totals
 
 
-def read_progress(checkpoint: Path) -> Recorded:
+def read_progress(checkpoint: Path) -> QueryLog:
     """Return the contents of the log of a checkpoint; of a batch that was noted twice, the last."""
     file = checkpoint / PROGRESS_FILE
     try:
@@ -146,7 +146,7 @@ def read_progress(checkpoint: Path) -> Recorded:
             text = log.read(_LONGEST).decode("utf-8", "replace")
             beat = status.st_mtime
     except (OSError, CheckpointError):
-        return Recorded({}, {}, None)
+        return QueryLog({}, {}, None)
     batches: dict[int, Mapping[str, Any]] = {}
     run: dict[str, Any] = {}
     lines = text.splitlines()
@@ -162,7 +162,7 @@ def read_progress(checkpoint: Path) -> Recorded:
             run = run | entry
         elif type(entry.get("batch")) is int:
             batches[entry["batch"]] = entry
-    return Recorded(dict(sorted(batches.items())), run, beat, unread)
+    return QueryLog(dict(sorted(batches.items())), run, beat, unread)
 
 
 def read_plan(checkpoint: Path) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aggloom.runtime.inspection.description import FragmentDescription
 from aggloom.runtime.inspection.facts import BucketSize, KeyState, OperatorState, PartContents
-from aggloom.runtime.inspection.heaviest import Heaviest, HeldWindow, KeyWeight, weigh
+from aggloom.runtime.inspection.heaviest import Heaviest, KeyWeight, KeyWindow, weigh
 from aggloom.runtime.inspection.keys import WindowFilter, bucket_of, nearest_keys, split_key
 from aggloom.runtime.inspection.parts import describe_parts, keys_of, parts_of
 from aggloom.runtime.inspection.replay import ReplayedEntry, replay, times
@@ -14,9 +14,9 @@ __all__ = [
     "BucketSize",
     "FragmentDescription",
     "Heaviest",
-    "HeldWindow",
     "KeyState",
     "KeyWeight",
+    "KeyWindow",
     "OperatorState",
     "PartContents",
     "ReplayedEntry",

@@ -24,7 +24,7 @@ from aggloom.runtime.values.batches import empty_columns
 from aggloom.runtime.values.row_difference import row_difference
 
 _VALUES = 20
-"""So many values of a view are shown."""
+"""The number of values of a view in a report."""
 _CLOCKS = ("clock",)
 """Arrays that hold the wall clock."""
 

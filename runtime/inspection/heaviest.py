@@ -21,7 +21,7 @@ _HOT_SHARE, _HOT_TIMES = 0.1, 5
 
 
 @dataclass(frozen=True)
-class HeldWindow(Report):
+class KeyWindow(Report):
     """A window of a key; rows: None where they are not counted."""
 
     start: Any
@@ -40,7 +40,7 @@ class KeyWeight(Report):
     bucket: int
     held: int
     rows: int | None
-    windows: tuple[HeldWindow, ...] = ()
+    windows: tuple[KeyWindow, ...] = ()
 
 
 @dataclass
@@ -161,10 +161,10 @@ def _make_weight(
     return KeyWeight(key_values, bucket, *weight, windows)
 
 
-def _windows(operator: Operator, key: pa.RecordBatch) -> Iterator[HeldWindow]:
+def _windows(operator: Operator, key: pa.RecordBatch) -> Iterator[KeyWindow]:
     for part in parts_of(operator, key)[:_WINDOWS]:
         if part.window is not None:
-            yield HeldWindow(*part.window, part.records)
+            yield KeyWindow(*part.window, part.records)
 
 
 def _weight(key: KeyWeight) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""A query as it runs: rows, changes, time and bytes by node, the heaviest keys, and what holds the watermark back."""
+"""The figures of a query: rows, changes, time and bytes by node, the heaviest keys, the watermarks of its tables."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from aggloom.runtime.inspection.facts import Report
 from aggloom.runtime.inspection.text import TextPage, key_text
 from aggloom.runtime.inspection.weight import WeighedOperator, weigh_checkpoint
 from aggloom.runtime.page.formatting import NOTHING, duration, moment, percent, size
-from aggloom.runtime.page.history import History, history_of
+from aggloom.runtime.page.history import History, history_of, ints_of, list_sources
+from aggloom.runtime.page.plan_tree import operator_places
 from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL
 
 _TOTAL = "triggerExecution"
-"""The phase of Spark's that all others are part of."""
+"""Spark's phase of which all others are parts."""
 _SPREAD: Final = (
     "below an aggregate, SET 'join_spread_buckets' = '8' lets several tasks work on a hot key"
 )
@@ -28,8 +29,9 @@ _SPREAD: Final = (
 
 @dataclass(frozen=True)
 class NodeFigures(Report):
-    """An operator in this run. node: its number in the tree; place: by which it counts. ms: of all batches, or of the
-    last one on Spark, of the stateful node as a whole; None where it is not known.
+    """An operator in this run. node: its number in the plan; place: the stateful node and its number there, as "0.1".
+
+    ms: the time of the whole stateful node in all batches, on Spark in the last one; None where it is not known.
     """
 
     node: str
@@ -54,10 +56,10 @@ class TableClock(Report):
 
 @dataclass(frozen=True)
 class Analysis(Report):
-    """A checkpoint's query in figures.
+    """The figures of a checkpoint's query.
 
-    tree: its plan, as `explain` shows it. phases: milliseconds by part of a batch, over `batches` of them. sources:
-    rows by table in these. heaviest: by operator, as text. clocks: by table, the one furthest behind first.
+    tree: its plan, as `explain` shows it. phases: milliseconds by phase of a batch, over `batches` of them. sources:
+    rows by table in these. delay: milliseconds. clocks: the least watermark first. heaviest: lines by operator.
     """
 
     checkpoint: str
@@ -77,7 +79,7 @@ class Analysis(Report):
     heaviest: tuple[tuple[str, tuple[str, ...]], ...] = field(default=())
 
     def text(self) -> str:
-        """As lines and tables."""
+        """Return the figures as lines and tables."""
         page = TextPage()
         error = f": {self.error}" if self.error else ""
         last = "no batch yet" if self.last is None else f"batch {self.last}"
@@ -130,24 +132,23 @@ class Analysis(Report):
 def analyze(
     checkpoint: str | Path, *, with_keys: bool = True, trust: bool = False, spark: Any = None
 ) -> Analysis:
-    """The figures of a checkpoint's query, while it runs or afterwards, from what it has noted.
+    """The figures of a checkpoint's query, while it runs or afterwards, from its plan and its log.
 
-    with_keys: the heaviest keys too, for which state is read. trust, spark: as of `state`. Raises CheckpointError.
+    with_keys: read the state too, for the heaviest keys. trust, spark: as of `state`. Raises CheckpointError.
     """
     require_checkpoint(checkpoint)
     root = Path(checkpoint)
-    history, noted = history_of(root), read_progress(root)
+    history, log = history_of(root), read_progress(root)
     try:
         plan = read_plan(root) or {}
     except ValueError:
-        # A damaged note: the figures are known without it.
+        # The figures do not need a plan, which here is damaged.
         plan = {}
     phases, sources = Counter[str](), Counter[str]()
-    for batch in noted.batches.values():
-        phases.update({n: ms for n, ms in _numbers(batch.get("ms")) if n != _TOTAL})
-        batch_sources = batch.get("sources")
-        for each in batch_sources if isinstance(batch_sources, list) else ():
-            sources[str(each.get("name"))] += int(each.get("rows") or 0)
+    for batch in log.batches.values():
+        phases.update({n: ms for n, ms in ints_of(batch.get("ms")).items() if n != _TOTAL})
+        for name, rows in list_sources(batch):
+            sources[name] += rows
     weighed = weigh_checkpoint(checkpoint, trust=trust, spark=spark) if with_keys else []
     last = history.last
     return Analysis(
@@ -155,7 +156,7 @@ def analyze(
         status=history.status,
         error=history.error,
         tree=tree_of(plan["described"]) if isinstance(plan.get("described"), dict) else "",
-        batches=len(noted.batches),
+        batches=len(log.batches),
         last=None if last is None else last.number,
         rows=history.total.get("rows", 0),
         changes=history.total.get("changes", 0),
@@ -170,7 +171,7 @@ def analyze(
 
 
 def find_clocks(root: Path) -> list[TableClock]:
-    """The watermark of each table of the local engine, the one furthest behind first; none where no table has one."""
+    """The watermark of each table of the local engine, the least one first; none where no table has one."""
     last = load_state(root)[0] if is_local_checkpoint(root) else None
     if last is None or not any(BEFORE_ALL < ms < AFTER_ALL for ms in last.watermarks.values()):
         return []
@@ -178,38 +179,26 @@ def find_clocks(root: Path) -> list[TableClock]:
     return [TableClock(name, ms if ms > BEFORE_ALL else None) for name, ms in ordered]
 
 
-def node_ms(history: History, place: str) -> int | None:
-    """The milliseconds of a stateful node: of this run on the local engine, of the last batch on Spark."""
-    number = place.partition(".")[0]
-    if number in history.node_ms:
-        return history.node_ms[number]
-    stores = history.stores
-    if number.isdigit() and int(number) < len(stores):
-        return stores[int(number)].get("update_ms")
-    return None
-
-
 def _nodes(history: History, plan: Mapping[str, Any]) -> Iterator[NodeFigures]:
     """Yield the figures of each operator."""
-    places = plan.get("operators")
-    numbers = {str(p): n for n, p in places.items()} if isinstance(places, dict) else {}
-    for place, counts in sorted(history.operators.items()):
-        whole = dict(_numbers(counts))
-        # The time is that of all operators of a stateful node: it stands at the last, whose changes leave.
+    numbers = {place: number for number, place in operator_places(plan).items()}
+    for place, entry in sorted(history.operators.items()):
+        counts = ints_of(entry)
+        # The time is that of all operators of a stateful node: it stands at the last, which emits its changes.
         node = place.partition(".")[0]
         siblings = [each for each in history.operators if each.partition(".")[0] == node]
         is_last = place == max(siblings, key=lambda each: int(each.partition(".")[2] or 0))
         yield NodeFigures(
             node=numbers.get(place, ""),
             place=place,
-            name=str(counts.get("name", NOTHING)),
-            rows=whole.get("rows", 0),
-            changes=whole.get("changes", 0),
-            keys=whole.get("keys", 0),
-            windows=whole.get("windows", 0),
-            live_bytes=whole.get("state_bytes", 0),
-            dropped=whole.get("orphans", 0) + whole.get("late", 0),
-            ms=node_ms(history, place) if is_last else None,
+            name=str(entry.get("name", NOTHING)),
+            rows=counts.get("rows", 0),
+            changes=counts.get("changes", 0),
+            keys=counts.get("keys", 0),
+            windows=counts.get("windows", 0),
+            live_bytes=counts.get("state_bytes", 0),
+            dropped=counts.get("orphans", 0) + counts.get("late", 0),
+            ms=history.node_ms(place) if is_last else None,
         )
 
 
@@ -229,7 +218,7 @@ def _describe_heaviest(
                 f"{key_text(key.key)}{rows}{part}{', hot' if heaviest.is_hot(key) else ''}"
             )
         note = f", of {total:,} keys" if total else ""
-        # A share of the buckets that were read is only an estimate of the share of all, and has to say so.
+        # A share of the rows in some buckets is only an estimate of the share of all rows, and says so.
         if heaviest.rows is not None and not heaviest.is_complete:
             read, buckets = heaviest.buckets
             note += f", shares of the rows in {read} of {buckets} buckets, since {heaviest.stopped}"
@@ -238,9 +227,3 @@ def _describe_heaviest(
             lines.append(_SPREAD)
         if lines:
             yield f"operator {each.number}, {each.state.name}{note}", tuple(lines)
-
-
-def _numbers(value: Any) -> list[tuple[str, int]]:
-    if not isinstance(value, Mapping):
-        return []
-    return [(str(name), each) for name, each in value.items() if type(each) is int]

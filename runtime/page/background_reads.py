@@ -1,4 +1,4 @@
-"""State and keys of checkpoints; for one of Spark's a local Spark is started when they are first asked for."""
+"""State and keys of checkpoints, read by a thread; the first read of a checkpoint of Spark's starts a local Spark."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from aggloom.runtime.page.checkpoints import Watched
 from aggloom.runtime.page.sources import OperatorProgress
 from aggloom.runtime.page.state_views import key_of, state_of
 
-_QUESTIONS = 16
+_MAX_READS = 16
 
 
 class NotYet(Exception):
-    """Raised while the thing asked for is being read; ask again."""
+    """Raised while a read is under way; call again."""
 
 
 class BackgroundReads:
-    """Reads one thing at a time. spark: a session that is there; patience: seconds after which to say NotYet."""
+    """Reads one state or key at a time. spark: a session to use; patience: seconds until NotYet is raised."""
 
     def __init__(self, spark: Any = None, patience: float | None = None) -> None:
         self._spark, self._patience = spark, patience
-        # Two locks: `_one` is held as long as a reading goes on, and a request that only asks whether it is over must
-        # not wait for it.
-        self._one, self._lock = threading.Lock(), threading.Lock()
+        # Two locks: `_read_lock` is held during a read, and a request that only asks whether it is over must not wait
+        # for it.
+        self._read_lock, self._lock = threading.Lock(), threading.Lock()
         self._futures: dict[Hashable, Future[Any]] = {}
 
     def states(
         self, watched: Watched, operators: Mapping[str, OperatorProgress], *, links: bool
     ) -> list[dict[str, Any]]:
-        """Its operators' sizes and heaviest keys; raises AggloomError, and NotYet."""
+        """The sizes and heaviest keys of a checkpoint's operators; raises AggloomError, and NotYet."""
 
         def read() -> Any:
             spark = self._session(watched)
@@ -42,8 +42,7 @@ class BackgroundReads:
             return weigh_checkpoint(watched.path, trust=watched.trust, spark=spark)
 
         number = watched.number if links else None
-        operator_states = self._answer((watched.path,), read)
-        return [state_of(each, number, operators) for each in operator_states]
+        return [state_of(each, number, operators) for each in self._await((watched.path,), read)]
 
     def key(
         self, watched: Watched, operator: OperatorProgress, key: Mapping[str, Any], place: int = 0
@@ -56,45 +55,45 @@ class BackgroundReads:
 
             return look_up_key(watched.path, operator.place, key, trust=watched.trust, spark=spark)
 
-        question = (watched.path, operator.place, *map(repr, key.items()))
-        return key_of(self._answer(question, read), operator, place)
+        name = (watched.path, operator.place, *map(repr, key.items()))
+        return key_of(self._await(name, read), operator, place)
 
-    def _answer(self, question: Hashable, read: Callable[[], Any]) -> Any:
-        """Return the result of a reading, once; raises NotYet while it goes on, and what it raised."""
+    def _await(self, name: Hashable, read: Callable[[], Any]) -> Any:
+        """Return the result of a read, once; raises NotYet while it is under way, and what it raised."""
         with self._lock:
-            future = self._futures.get(question)
+            future = self._futures.get(name)
             if future is None:
                 self._make_room()
-                future = self._futures[question] = Future()
-                # A daemon: whoever ends the server does not wait for Spark.
+                future = self._futures[name] = Future()
+                # A daemon: the end of the server does not wait for Spark.
                 reader = threading.Thread(target=self._read, args=(future, read), daemon=True)
                 reader.start()
         try:
-            # Waits as result() does, but does not raise what the reading raised: that is raised below, after it is
+            # Waits as result() does, but does not raise what the read raised: that is raised below, after it is
             # forgotten.
             future.exception(self._patience)
         except NotDone:
             raise NotYet from None
         with self._lock:
-            # An answer is given once, so that a reload reads the state of now.
-            self._futures.pop(question, None)
+            # A result is returned once, so that a reload reads the current state.
+            self._futures.pop(name, None)
         return future.result()
 
     def _make_room(self) -> None:
-        """Forget an answer that nobody fetched; raises CheckpointError if too much is being read."""
-        if len(self._futures) < _QUESTIONS:
+        """Forget a result that nobody fetched; raises CheckpointError if too much is being read."""
+        if len(self._futures) < _MAX_READS:
             return
-        done = [question for question, future in self._futures.items() if future.done()]
+        done = [name for name, future in self._futures.items() if future.done()]
         if not done:
             raise CheckpointError("too much is being read at once; ask again later.")
         del self._futures[done[0]]
 
     def _read(self, future: Future[Any], read: Callable[[], Any]) -> None:
-        with self._one:
+        with self._read_lock:
             try:
                 future.set_result(read())
             except BaseException as error:
-                # It is raised where the answer is asked for.
+                # Raised again by `_await`.
                 future.set_exception(error)
 
     def _session(self, watched: Watched) -> Any:

@@ -1,4 +1,4 @@
-"""The changes of a result in the last batches as a page shows them: an update on one line, what it changed marked."""
+"""The changes of a result in the last batches as a page shows them: an update is one line, its new values marked."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from aggloom.runtime.page.result_view import list_rows
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 
 SHOWN = 100
-"""So many changes are shown."""
+"""The number of changes on a page."""
 
 _WORDS = {INSERT: "insert", UPDATE_BEFORE: "update from", UPDATE_AFTER: "update", DELETE: "delete"}
+_CSS = {INSERT: "new", UPDATE_BEFORE: "gone", UPDATE_AFTER: "other", DELETE: "gone"}
 Row = tuple[object, ...]
 
 
 @dataclass(frozen=True)
 class ChangeLine:
-    """A change. css: a class of style for its kind, in words; cells: what was and is there."""
+    """A change. css: the class of its kind; words: its kind; cells: its values, of an update the old ones too."""
 
     batch: int
     css: str
@@ -33,7 +34,7 @@ class ChangeLine:
 
 @dataclass(frozen=True)
 class ChangesView:
-    """The last changes of a result, the newest batch first; columns: their names."""
+    """The last changes of a result, the newest batch first; words: their number; columns: names."""
 
     words: str
     columns: Sequence[str]
@@ -41,11 +42,11 @@ class ChangesView:
 
 
 def changes_of(root: Path, find: str = "", most: int = SHOWN) -> ChangesView | None:
-    """The changes that are kept of the last batches and have a text in a column; None if none is kept."""
+    """The changes of the last batches with a text in one of their columns; None if the checkpoint keeps no changes."""
     batches = list(read_changes(root))
     if not batches:
         return None
-    # After the query's columns have changed, older batches have others.
+    # A changed query may have other columns than its older batches.
     names = batches[0].rows.column_names
     alike = [batch for batch in batches if batch.rows.column_names == names]
     lines = (line for batch in alike for line in _list_lines(batch, find.lower()))
@@ -81,14 +82,11 @@ def _list_lines(batch: BatchChanges, find: str) -> Iterator[ChangeLine]:
         at += 1
         if not find or _has_text(before, find) or (after is not None and _has_text(after, find)):
             cells = list(map(value, before)) if after is None else _mark(before, after)
-            css = (
-                "gone" if kind in (DELETE, UPDATE_BEFORE) else "new" if kind == INSERT else "other"
-            )
-            yield ChangeLine(batch.batch, css, _WORDS[kind], cells)
+            yield ChangeLine(batch.batch, _CSS[kind], _WORDS[kind], cells)
 
 
 def _mark(before: Row, after: Row) -> list[str | Markup]:
-    """The values of a row, those that an update has changed with what they were."""
+    """The values of a row after an update; a changed one with its old value before it."""
     pairs = zip(map(value, before), map(value, after), strict=True)
     changed = Markup("<del>{}</del> <ins>{}</ins>")
     return [new if old == new else changed.format(old, new) for old, new in pairs]

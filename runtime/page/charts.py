@@ -1,4 +1,4 @@
-"""Pictures of windows, as SVG elements; their colours are those of the timeline's style sheet."""
+"""Charts of windows as SVG elements, which the style sheet of the timeline colours."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _svg(text: str, height: int, parts: Sequence[str]) -> str:
 
 
 def _span(window: Any) -> tuple[int, int, int | None] | None:
-    """Start and end of a window in milliseconds; None of one that has none in time."""
+    """(start, end, rows) of a window, in milliseconds; None if it is not one of time."""
     ends = [_epoch(each) for each in (window.start, window.end)]
     return None if None in ends else (ends[0] or 0, ends[1] or 0, window.rows)
 

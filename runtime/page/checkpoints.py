@@ -1,4 +1,4 @@
-"""The checkpoints that a page is about, and what can be said of each without starting anything."""
+"""The checkpoints that a page is about, and the facts of each that are known without Spark and without its state."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from aggloom.runtime.page.analysis import TableClock, find_clocks
 from aggloom.runtime.page.history import History, history_of
 from aggloom.runtime.page.sources import OperatorProgress, operators_of
 
-_DEEP, _LOOKED_AT = 2, 5000
+_DEPTH, _MAX_DIRECTORIES = 2, 5000
 
 
 @dataclass(frozen=True)
 class CheckpointFacts:
-    """The content of a checkpoint's page. plan: as data; problems: what cannot be shown, and why.
+    """The content of a checkpoint's page. plan: as data; problems: sentences about faults and unreadable parts.
 
-    clocks: the watermarks of tables, that which is furthest behind first.
+    clocks: the watermarks of tables, the least one first.
     """
 
     history: History
@@ -42,7 +42,7 @@ class CheckpointFacts:
 
 
 class Watched:
-    """A checkpoint by its number on the page; Python source in it runs only where that is trusted."""
+    """A checkpoint on the page, by its number; trust: run the Python source in it."""
 
     def __init__(self, number: int, path: str, trust: bool = False) -> None:
         self.number, self.path, self.trust = number, path, trust
@@ -50,7 +50,7 @@ class Watched:
 
     def is_there(self) -> bool:
         """Tell whether a checkpoint is there, as far as this machine can see."""
-        return not is_local(self.path) or _is_one(local(self.path))
+        return not is_local(self.path) or _has_query(local(self.path))
 
     @property
     def is_of_local_engine(self) -> bool:
@@ -58,7 +58,7 @@ class Watched:
         return is_local(self.path) and is_local_checkpoint(local(self.path))
 
     def read_facts(self, *, with_plan: bool = True) -> CheckpointFacts:
-        """All that is known of it; with_plan: its operators, with their sources, and its plan too."""
+        """Read its history and clocks; with_plan: its plan, and its operators with their sources, too."""
         if not is_local(self.path):
             problem = f"{self.path} is not on this machine's disk: only its state can be read."
             return CheckpointFacts(History((), "unknown", "", None, {}, 0), problems=[problem])
@@ -67,18 +67,18 @@ class Watched:
         if not root.is_dir():
             problems.append(f"{self.path}: there is no such directory.")
         else:
-            # A record may come or go while it is looked at.
+            # A running query may add or delete a record during the check.
             for check in _list_checks(root, problems):
-                _try_call(partial(check, root), problems, gone=True)
+                _try_call(partial(check, root), problems, may_vanish=True)
         history = history_of(root)
         if history.unread:
-            problems.append(f"{history.unread} lines of what the query noted cannot be read.")
+            problems.append(f"{history.unread} lines of the query's log cannot be read.")
         operators: Sequence[OperatorProgress] = ()
         plan: Mapping[str, Any] = {}
         if with_plan:
             operators = _try_call(lambda: operators_of(root, self.trust), problems) or ()
-            plan = _try_call(lambda: read_plan(root), problems, "what is noted of the plan") or {}
-        # What is wrong with the last commit has been said by the checks.
+            plan = _try_call(lambda: read_plan(root), problems, "the record of the plan") or {}
+        # The checks have reported a damaged commit already.
         clocks = _try_call(lambda: find_clocks(root), []) or ()
         listed = list(dict.fromkeys(problems))
         query = str(plan.get("query") or "")
@@ -86,9 +86,9 @@ class Watched:
 
 
 class Checkpoints:
-    """The checkpoints under the paths that were given: each is one, or a directory with some in it.
+    """The checkpoints under some paths: each path is one, or a directory with some in it.
 
-    A number stays that of its checkpoint, also where more are found later.
+    A checkpoint keeps its number when others appear later.
     """
 
     def __init__(self, paths: Iterable[str], trust: bool = False) -> None:
@@ -97,10 +97,10 @@ class Checkpoints:
         self._lock = threading.Lock()
 
     def all(self) -> list[Watched]:
-        """Those that are there now, in the order in which they were found."""
+        """The checkpoints that exist now, or did before, in the order in which they appeared."""
         with self._lock:
             for path in self._paths:
-                for each in found_in(path):
+                for each in find_checkpoints(path):
                     if each not in self._known:
                         self._known[each] = Watched(len(self._known), each, self._trust)
             return list(self._known.values())
@@ -111,37 +111,39 @@ class Checkpoints:
         return watched[number] if 0 <= number < len(watched) else None
 
 
-def found_in(path: str) -> list[str]:
-    """The checkpoints at a path: itself, or those in a directory that is none; a path that is wrong is named too."""
+def find_checkpoints(path: str) -> list[str]:
+    """The checkpoints at a path: itself, or those in a directory that is none; a wrong path is one too."""
     root = local(path)
-    if not is_local(path) or not root.is_dir() or _is_one(root):
+    if not is_local(path) or not root.is_dir() or _has_query(root):
         return [path]
-    # Only so many are looked at: a home directory that was given by mistake has millions.
+    # The number is bounded: a home directory that is named by mistake has millions.
     checkpoints = [
-        str(each) for each in islice(_directories(root, _DEEP), _LOOKED_AT) if _is_one(each)
+        str(each)
+        for each in islice(_walk_directories(root, _DEPTH), _MAX_DIRECTORIES)
+        if _has_query(each)
     ]
     return checkpoints or ([path] if any(root.iterdir()) else [])
 
 
-def _directories(root: Path, deep: int) -> Iterator[Path]:
-    """The directories below one, down to so many levels; what is in a checkpoint is its own."""
+def _walk_directories(root: Path, depth: int) -> Iterator[Path]:
+    """Yield the directories below one, down to some depth; without those inside a checkpoint."""
     try:
         inner = sorted(each for each in root.iterdir() if each.is_dir() and each.name[0] != ".")
     except OSError:
         return
     yield from inner
     for each in inner:
-        # The directories of a checkpoint are not searched: there are thousands of them, and no checkpoint among them.
-        if deep > 1 and not _is_one(each):
-            yield from _directories(each, deep - 1)
+        # A checkpoint has thousands of directories, and no checkpoint among them.
+        if depth > 1 and not _has_query(each):
+            yield from _walk_directories(each, depth - 1)
 
 
-def _is_one(root: Path) -> bool:
+def _has_query(root: Path) -> bool:
     return is_checkpoint(root) or (root / QUERY_FILE).is_file()
 
 
 def _list_checks(root: Path, problems: list[str]) -> list[Callable[[Path], None]]:
-    """The checks that the engine of a checkpoint makes of it; none, with the reason, where Spark is not installed."""
+    """The checks of a checkpoint by its engine; none, and a problem, where Spark is not installed."""
     if is_local_checkpoint(root):
         from aggloom.runtime.engine.checkpoint import check_commits
 
@@ -154,22 +156,25 @@ def _list_checks(root: Path, problems: list[str]) -> list[Callable[[Path], None]
     return [check_directory, check_records]
 
 
-def _try_call(call: Any, problems: list[str], what: str = "", gone: bool = False) -> Any:
-    """Return the result of a call; None where it fails, with the reason among the problems."""
+def _try_call(call: Any, problems: list[str], name: str = "", may_vanish: bool = False) -> Any:
+    """Return the result of a call; if it fails None, and the reason is added to the problems.
+
+    name: of the file that it reads. may_vanish: a missing file is no problem.
+    """
     try:
         return call()
     except AggloomError as error:
         problems.append(str(error))
     except (OSError, ValueError) as error:
-        if not (gone and isinstance(error, FileNotFoundError)):
-            problems.append(f"{what} cannot be read: {error}" if what else str(error))
+        if not (may_vanish and isinstance(error, FileNotFoundError)):
+            problems.append(f"{name} cannot be read: {error}" if name else str(error))
     return None
 
 
-def split_checkpoints(path: str) -> str:
-    """A path of a checkpoint, of a directory with some in it, or of an empty one that a query has yet to fill.
+def require_checkpoints(path: str) -> str:
+    """Return a path to a checkpoint, to a directory with some in it, or to an empty one that a query has yet to fill.
 
-    Raises CheckpointError for any other.
+    Raises CheckpointError for any other path.
     """
     if not is_local(path):
         return path
@@ -180,8 +185,8 @@ def split_checkpoints(path: str) -> str:
         raise CheckpointError(
             f"{path}: this is a file. Name the directory of a checkpoint, or one with some in it."
         )
-    # An empty directory is let in: the page may be started before the query has written for the first time.
-    if any(root.iterdir()) and not any(_is_one(local(each)) for each in found_in(path)):
+    # An empty directory is no error: the page may be started before the query has written for the first time.
+    if any(root.iterdir()) and not any(_has_query(local(each)) for each in find_checkpoints(path)):
         raise CheckpointError(
             f"{path}: there is no checkpoint in it, nor in the directories below it. Name the directory that the query "
             "has as its checkpoint (`checkpoint:` in a job, --checkpoint, checkpoint= in Python)."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from typing import Any
 
 NOTHING = "–"
@@ -10,12 +11,17 @@ _LONGEST = 300
 
 
 def count(number: int | None) -> str:
-    """A number with its thousands apart."""
+    """A number with commas between its thousands."""
     return NOTHING if number is None else f"{number:,}"
 
 
+def amount(number: int | None, unit: str) -> str:
+    """An amount of input, which is counted in bytes or in another unit, such as rows."""
+    return size(number) if unit == "bytes" else count(number)
+
+
 def short(value: float) -> str:
-    """A number in few letters."""
+    """A number with at most one decimal, in thousands, millions or billions where it is large."""
     for unit, name in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if value >= unit:
             scaled = value / (1e3 if name == "k" else unit)
@@ -29,7 +35,7 @@ def percent(share: float) -> str:
 
 
 def size(number: int | None) -> str:
-    """Bytes in a unit that suits them."""
+    """A number of bytes, in the largest unit of which there is one."""
     if number is None:
         return NOTHING
     for unit, name in ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB")):
@@ -39,7 +45,7 @@ def size(number: int | None) -> str:
 
 
 def duration(ms: int | None) -> str:
-    """Milliseconds in a unit that suits them."""
+    """A number of milliseconds, in the largest unit of which there is one."""
     if ms is None:
         return NOTHING
     for unit, name in ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min"), (1000, "s")):
@@ -48,8 +54,18 @@ def duration(ms: int | None) -> str:
     return f"{ms} ms"
 
 
+def now_ms() -> int:
+    """The time of the machine's clock, in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def age(ms: int | None) -> str:
+    """The time that has passed since a moment."""
+    return duration(None if ms is None else max(0, now_ms() - ms))
+
+
 def moment(ms: int | None) -> str:
-    """A time in UTC."""
+    """A moment, in milliseconds since 1970, as a time in UTC."""
     if ms is None:
         return NOTHING
     try:
@@ -73,7 +89,7 @@ def value(item: Any) -> str:
         text = f"[{', '.join(map(value, item))}]"
     elif isinstance(item, str):
         plain = item.isprintable() and item.strip() == item and item
-        # In quotes: blanks at the ends and controls would not be seen, and the text NULL would be taken for none.
+        # In quotes: blanks at the ends and control characters are invisible, and the text NULL would look like a NULL.
         text = item if plain and item != "NULL" else repr(item)
     else:
         text = str(item)
@@ -81,7 +97,7 @@ def value(item: Any) -> str:
 
 
 def row(values: dict[str, Any] | None) -> str:
-    """The columns of a row."""
+    """A row as NAME=VALUE, with commas between; None: there is no row."""
     if values is None:
         return "not there"
     return ", ".join(f"{clip_text(name)}={value(each)}" for name, each in values.items())
@@ -93,7 +109,7 @@ def clip_text(text: str) -> str:
 
 
 def ranges(numbers: list[int]) -> list[tuple[int, int]]:
-    """Numbers in order as (first, last) of those that follow each other."""
+    """The runs of consecutive numbers among ascending ones, as (first, last)."""
     runs: list[tuple[int, int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""Numbers of checkpoints for Prometheus, in its text format."""
+"""Metrics of checkpoints for Prometheus, in its text format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aggloom.runtime.page.history import History, history_of
 __all__ = ["CONTENT_TYPE", "format_metrics"]
 
 _COUNTED = {
-    "batches": "Batches that were noted.",
+    "batches": "Batches that the query has recorded.",
     "rows": "Rows that were read.",
     "changes": "Changes of the result.",
     "refused": "Rows that a source dropped, as its options say.",
@@ -69,7 +69,7 @@ def _of_batches(histories: Sequence[tuple[str, History]]) -> Iterator[Metric]:
     for name, help_text in _COUNTED.items():
         counter = CounterMetricFamily(f"aggloom_{name}", help_text, labels=_LABELS)
         for path, history in histories:
-            # What is not known is left out. A 0 would make `rate()` in Prometheus see a reset, and add all rows a
+            # An unknown value is left out. A 0 would make `rate()` in Prometheus see a reset, and add all rows a
             # second time.
             if name in history.total:
                 counter.add_metric([path], history.total[name])
@@ -81,12 +81,12 @@ def _of_batches(histories: Sequence[tuple[str, History]]) -> Iterator[Metric]:
         (
             "last_batch_seconds",
             "How long the last batch took.",
-            lambda h: h.last and _seconds(h.last.took),
+            lambda h: h.last and _seconds(h.last.duration_ms),
         ),
         (
             "last_commit_timestamp_seconds",
             "When the last batch that is committed was.",
-            lambda h: _seconds(max((b.done for b in h.batches if b.done), default=None)),
+            lambda h: _seconds(h.commit_ms),
         ),
         (
             "watermark_timestamp_seconds",
@@ -99,11 +99,11 @@ def _of_batches(histories: Sequence[tuple[str, History]]) -> Iterator[Metric]:
             lambda h: sum(each.get("memory", 0) for each in h.stores) if h.stores else None,
         ),
     ]
-    for name, help_text, of in gauges:
+    for name, help_text, read in gauges:
         gauge = GaugeMetricFamily(f"aggloom_{name}", help_text, labels=_LABELS)
         for path, history in histories:
             # `is not None` below, since 0 is a value: `running 0` is what an alarm waits for.
-            value = of(history)
+            value = read(history)
             if value is not None:
                 gauge.add_metric([path], float(value))
         yield gauge

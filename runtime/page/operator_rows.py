@@ -1,4 +1,4 @@
-"""The operators of a query as rows of a table, and their figures and links as the plan shows them."""
+"""The operators of a query as rows of a table, and their figures and links for the plan."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from typing import Any
 
 from markupsafe import Markup
 
-from aggloom.runtime.page.analysis import node_ms
 from aggloom.runtime.page.formatting import NOTHING, count, duration, percent, size
-from aggloom.runtime.page.history import History
+from aggloom.runtime.page.history import History, ints_of
+from aggloom.runtime.page.plan_tree import operator_places
 from aggloom.runtime.page.sources import OperatorProgress
 
 Columns = Sequence[tuple[str, str]]
+"""(name, CSS class) of the columns of a table."""
 Link = tuple[str, str]
+"""(address, text)."""
 _NUMBER = "number"
 _COUNTED = ("rows", "changes", "orphans", "late", "expired", "keys", "windows")
 
 
 @dataclass(frozen=True)
 class OperatorRow:
-    """A row of the table of operators. id: of its element; links: (address, words)."""
+    """A row of the table of operators; id: of its HTML element."""
 
     id: str
     cells: Sequence[str | Markup]
@@ -30,7 +32,7 @@ class OperatorRow:
 
 
 def list_columns() -> Columns:
-    """The columns of the table of operators; a row's links stand after them."""
+    """The columns of the table of operators, without the last one, which has the links."""
     columns = [("place", ""), ("operator", ""), ("key", ""), ("calls", "")]
     columns += [(name, _NUMBER) for name in ("rows in", "changes out")]
     columns += [(name, _NUMBER) for name in ("orphans", "late", "expired", "keys", "windows")]
@@ -40,7 +42,7 @@ def list_columns() -> Columns:
 def list_operators(
     operators: Sequence[OperatorProgress], history: History, prefix: str, number: int | None
 ) -> list[OperatorRow]:
-    """A row for each operator; number: of the checkpoint on a server, None in a file."""
+    """A row for each operator; number: of the checkpoint on a server, None in a report."""
     known = {each.place: each for each in operators}
     places = {*known, *history.operators}
     shares = find_shares(history)
@@ -80,30 +82,29 @@ def name_anchor(place: str) -> str:
 
 
 def find_figures(plan: Mapping[str, Any], history: History) -> dict[str, list[str]]:
-    """Return in words what the nodes of a plan have done, by their numbers."""
-    places = plan.get("operators")
+    """Return lines about the work of the nodes of a plan, by their numbers."""
     shares = find_shares(history)
     lines: dict[str, list[str]] = {}
-    for number, node_place in (places.items() if isinstance(places, dict) else ()):
-        place = str(node_place)
-        counts = history.operators.get(place)
-        if counts is None:
+    for number, place in operator_places(plan).items():
+        if place not in history.operators:
             continue
-        rows, changes = (count(int_of(counts, name)) for name in ("rows", "changes"))
-        lines[number] = [f"{rows} rows in, {changes} changes out", _describe_state_size(counts)]
-        spent = node_ms(history, place)
-        if spent is not None:
+        counts = ints_of(history.operators[place])
+        rows, changes = (count(counts.get(name, 0)) for name in ("rows", "changes"))
+        size_line = _describe_state_size(counts, history.operators[place].get("buckets"))
+        lines[number] = [f"{rows} rows in, {changes} changes out", size_line]
+        ms = history.node_ms(place)
+        if ms is not None:
             share = f" ({shares[node]:.0%})" if (node := place.partition(".")[0]) in shares else ""
-            lines[number].append(f"{duration(spent)} of work{share}")
+            lines[number].append(f"{duration(ms)} of work{share}")
     return lines
 
 
 def find_shares(history: History) -> dict[str, float]:
     """Return the share of each stateful node in the time of all, by its number; none where no time is known."""
     nodes = {place.partition(".")[0] for place in history.operators}
-    spent = {node: node_ms(history, node) or 0 for node in nodes}
-    total = sum(spent.values())
-    return {node: ms / total for node, ms in spent.items()} if total else {}
+    times = {node: history.node_ms(node) or 0 for node in nodes}
+    total = sum(times.values())
+    return {node: ms / total for node, ms in times.items()} if total else {}
 
 
 def _list_cells(
@@ -112,22 +113,22 @@ def _list_cells(
     history: History,
     shares: Mapping[str, float],
 ) -> list[str | Markup]:
-    counts = history.operators.get(place, {})
-    name = operator.name if operator else str(counts.get("name", NOTHING))
+    entry = history.operators.get(place, {})
+    counts = ints_of(entry)
     return [
         place,
-        name,
+        operator.name if operator else str(entry.get("name", NOTHING)),
         (", ".join(operator.keys) or "()") if operator else NOTHING,
         (", ".join(operator.calls) or NOTHING) if operator else NOTHING,
-        *(count(int_of(counts, each)) if counts else NOTHING for each in _COUNTED),
-        size(int_of(counts, "state_bytes")) if counts else NOTHING,
-        duration(node_ms(history, place)),
+        *(count(counts.get(each, 0)) if entry else NOTHING for each in _COUNTED),
+        size(counts.get("state_bytes", 0)) if entry else NOTHING,
+        duration(history.node_ms(place)),
         draw_share(shares.get(place.partition(".")[0])),
     ]
 
 
 def draw_share(share: float | None) -> str | Markup:
-    """A share as a bar and in words."""
+    """A share as a bar and in per cent."""
     if share is None:
         return NOTHING
     bar = '<svg class="share" aria-hidden="true"><rect class="whole" width="100%" height="100%"/>'
@@ -136,15 +137,9 @@ def draw_share(share: float | None) -> str | Markup:
     )
 
 
-def _describe_state_size(counts: Mapping[str, Any]) -> str:
-    parts = [f"{counts[word]:,} {word}" for word in ("keys", "windows") if int_of(counts, word)]
-    buckets = counts.get("buckets")
+def _describe_state_size(counts: Mapping[str, int], buckets: Any) -> str:
+    """A line about the state of an operator; buckets: [buckets that are counted, all], as the log has them."""
+    parts = [f"{counts[name]:,} {name}" for name in ("keys", "windows") if counts.get(name)]
     counted, of = buckets if isinstance(buckets, list) and len(buckets) == 2 else (0, 0)
     part = "" if counted == of else f" (in the {counted} of {of} buckets that this run has read)"
-    return f"holds {', '.join([*parts, size(int_of(counts, 'state_bytes'))])}{part}"
-
-
-def int_of(counts: Mapping[str, Any], name: str) -> int:
-    """A number of a journal; 0 where it is missing or none."""
-    value = counts.get(name)
-    return value if type(value) is int and abs(value) < 1 << 63 else 0
+    return f"holds {', '.join([*parts, size(counts.get('state_bytes', 0))])}{part}"

@@ -1,8 +1,7 @@
-"""The pages of a server, each a function from what was asked for to HTML."""
+"""The pages of a server, each a function from a request to HTML."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -14,7 +13,7 @@ from aggloom.runtime.hosting.checkpoint_paths import is_local, local
 from aggloom.runtime.page.background_reads import BackgroundReads, NotYet
 from aggloom.runtime.page.changes_view import changes_of
 from aggloom.runtime.page.checkpoints import Checkpoints, Watched
-from aggloom.runtime.page.formatting import moment
+from aggloom.runtime.page.formatting import moment, now_ms
 from aggloom.runtime.page.health import LEVELS
 from aggloom.runtime.page.render import page
 from aggloom.runtime.page.result_view import Results
@@ -22,7 +21,8 @@ from aggloom.runtime.page.sources import OperatorProgress
 from aggloom.runtime.page.summaries import summarise
 from aggloom.runtime.page.views import PageView, view_of
 
-Asked = Mapping[str, list[str]]
+Query = Mapping[str, list[str]]
+"""The parameters of an address."""
 _COUNTED = {"bad": "failed", "warn": "to look at", "good": "running well", "rest": "ended"}
 """The verdicts as they are counted."""
 
@@ -48,7 +48,7 @@ class Pages:
             follows=True,
             checkpoints=lines,
             units=list(dict.fromkeys(unit for each in lines for unit in each.lag)),
-            said=f"{len(lines)} checkpoints: {', '.join(parts)}.",
+            announcement=f"{len(lines)} checkpoints: {', '.join(parts)}.",
             level=next((level for level in LEVELS if counted[level]), "rest"),
             counted=[
                 (level, counted[level], _COUNTED[level]) for level in LEVELS if counted[level]
@@ -56,10 +56,10 @@ class Pages:
             **about(),
         )
 
-    def checkpoint(self, watched: Watched, query: Asked | None = None) -> str:
-        """A checkpoint: its batches in the range that is asked for, plan, operators and sources."""
+    def checkpoint(self, watched: Watched, query: Query | None = None) -> str:
+        """A checkpoint: its batches in the range of the query, its plan, operators and sources."""
         view = view_of(watched, query)
-        values: dict[str, Any] = {"view": view, "said": view.announcement, "typed": {}}
+        values: dict[str, Any] = {"view": view, "announcement": view.announcement, "typed": {}}
         return page("page_checkpoint.html.j2", live=True, follows=True, **values, **about())
 
     def state(self, watched: Watched) -> str:
@@ -77,7 +77,7 @@ class Pages:
         values: dict[str, Any] = {"view": view, "states": states, "problems": problems, "typed": {}}
         return page("page_state.html.j2", live=True, **values, **about())
 
-    def result(self, watched: Watched, query: Asked) -> str:
+    def result(self, watched: Watched, query: Query) -> str:
         """The rows and the last changes of a result that have a text, or why there are none to show."""
         find = query.get("find", [""])[0]
         problems: list[str] = []
@@ -91,10 +91,10 @@ class Pages:
             problems.append(str(error))
         view = summarise(watched)
         values: dict[str, Any] = {"view": view, "find": find, "result": result, "changes": changes}
-        values |= {"said": f"{view.word}. Batch {view.batch}.", "problems": problems}
+        values |= {"announcement": f"{view.word}. Batch {view.batch}.", "problems": problems}
         return page("page_result.html.j2", live=True, follows=True, **values, **about())
 
-    def key(self, watched: Watched, query: Asked) -> str:
+    def key(self, watched: Watched, query: Query) -> str:
         """A key of a checkpoint, or why it cannot be shown."""
         view = view_of(watched)
         place = query.get("operator", [""])[0]
@@ -115,7 +115,7 @@ class Pages:
 
 
 def _waiting_page(view: PageView, address: str) -> str:
-    """The page that asks again for an address below a checkpoint's, as "state", until its state has been read."""
+    """The page that reloads until the state has been read; address: below the checkpoint's, such as "state"."""
     values = {"view": view, "address": f"/c/{view.number}/{address}"}
     return page("page_wait.html.j2", live=True, follows=True, **values, **about())
 
@@ -123,14 +123,13 @@ def _waiting_page(view: PageView, address: str) -> str:
 def about() -> dict[str, Any]:
     """Return the text at the foot of every page."""
     try:
-        known = version("aggloom")
+        installed = version("aggloom")
     except PackageNotFoundError:
-        known = ""
-    now = moment(time.time_ns() // 1_000_000)
-    return {"version": known, "made": now, "policy": ""}
+        installed = ""
+    return {"version": installed, "time": moment(now_ms()), "policy": ""}
 
 
-def _parse_form(operator: OperatorProgress, query: Asked) -> dict[int, tuple[str, bool]]:
+def _parse_form(operator: OperatorProgress, query: Query) -> dict[int, tuple[str, bool]]:
     """Return the input typed into a form, by the number of the column: (text, whether NULL)."""
     return {
         at: (query.get(f"v{at}", [""])[0], f"n{at}" in query) for at in range(len(operator.keys))

@@ -1,4 +1,7 @@
-"""A plan as boxes that a page stacks: rows flow upwards, and a box with several inputs stands above its branches."""
+"""A plan as boxes that a page stacks: rows flow upwards, and a box with several inputs stands above its branches.
+
+A plan is the data of `read_plan`: a file that anybody may have written.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,15 @@ from aggloom.runtime.page.formatting import clip_text
 Figures = Mapping[str, Sequence[str]]
 """Lines by the number of a node that has state."""
 
-_DEEPEST = 40
+_MAX_DEPTH = 40
 _KINDS = {"I": "inserts", "UB": "updates", "UA": "updates", "D": "deletes"}
 
 
 @dataclass(frozen=True)
 class PlanNode:
-    """A node of a plan. kind: state, exchange or plain; flow: the changes that leave it.
+    """A node of a plan. kind: state, exchange or plain; flow: the kinds of changes that it emits.
 
-    rules: with whether they fired. figures, links (address, words): of its operator.
+    rules: (has fired, text). figures, links (address, text): of its operator.
     """
 
     name: str
@@ -42,26 +45,32 @@ class PlanStack:
     branches: Sequence[PlanStack] = field(default=())
 
 
+def operator_places(plan: Mapping[str, Any]) -> dict[str, str]:
+    """The place of each operator, as "0.1", by the number of its node in a plan."""
+    places = plan.get("operators")
+    return {str(k): str(v) for k, v in places.items()} if isinstance(places, dict) else {}
+
+
 def stack_plan(
     described: Mapping[str, Any],
     figures: Figures,
     links: Mapping[str, Sequence[tuple[str, str]]],
 ) -> PlanStack:
-    """The boxes of a plan that `describe` made into data; links: of the nodes that have state, by their numbers.
+    """The boxes of a plan, from the data of `describe`; links: of the nodes that have state, by their numbers.
 
     Raises ValueError, KeyError, TypeError or AttributeError where the data are no plan.
     """
 
-    def stack(node: Mapping[str, Any], deep: int) -> PlanStack:
+    def stack(node: Mapping[str, Any], depth: int) -> PlanStack:
         # Plans are read from files, which may nest deeper than Python's stack.
-        if deep > _DEEPEST:
+        if depth > _MAX_DEPTH:
             raise ValueError("it is too deep")
         nodes = [_make_node(node, figures, links)]
         # Chains are walked, so that only branches take depth.
         while len(node["inputs"]) == 1:
             node = node["inputs"][0]
             nodes.append(_make_node(node, figures, links))
-        return PlanStack(nodes, [stack(each, deep + 1) for each in node["inputs"]])
+        return PlanStack(nodes, [stack(each, depth + 1) for each in node["inputs"]])
 
     return stack(described["plan"], 0)
 

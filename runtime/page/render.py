@@ -1,4 +1,4 @@
-"""Pages from templates: whatever comes from a checkpoint is escaped, and one style sheet and one script are allowed."""
+"""Pages from templates: values from a checkpoint are escaped, and one style sheet and one script are allowed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aggloom.runtime.page import formatting
 
 @functools.cache
 def environment() -> Environment:
-    """The environment of all templates, with what pages need."""
+    """The environment of all templates, with autoescape and the filters of pages."""
     page_environment = template_environment().overlay(autoescape=True)
     own = {"count": formatting.count, "size": formatting.size, "moment": formatting.moment}
     page_environment.filters = {**page_environment.filters, **own}
@@ -25,7 +25,7 @@ def environment() -> Environment:
 
 
 def page(template: str, *, live: bool, follows: bool = False, **values: Any) -> str:
-    """A page; live: on a server; follows: it asks again and again for what is new."""
+    """A page; live: on a server; follows: its script polls the server for changes."""
     more = {"live": live, "style": Markup(style()), "script": Markup(script()) if follows else ""}
     return environment().get_template(template).render(**more, **values)
 

@@ -1,4 +1,4 @@
-"""A report: one HTML file about some checkpoints, without scripts, and without anything from elsewhere."""
+"""A report: one HTML file about some checkpoints, without scripts and without links to other files."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def write_report(
     key: Mapping[str, Any] | None = None,
     reading: BackgroundReads | None = None,
 ) -> None:
-    """Write a report; reading: without one nothing is said of state and keys. key: one to tell of, by its columns.
+    """Write a report. key: values by column of a key to show too. reading: None leaves out state and keys.
 
-    Raises CheckpointError if none of the checkpoints is there.
+    Raises CheckpointError if none of the checkpoints exists.
     """
     listed = checkpoints.all()
     if not any(each.is_there() for each in listed):
@@ -35,7 +35,7 @@ def write_report(
     names = ", ".join(each.name for each in listed)
     values = {**about(), "policy": policy(live=False)}
     text = page("page_report.html.j2", live=False, title=names, entries=entries, **values)
-    # Renamed when it is whole: nobody opens half a report, and one that fails leaves the former.
+    # Renamed when it is complete: nobody opens half a report, and a failure leaves the former one.
     draft = file.with_name(f".{file.name}.new")
     try:
         # Names of files may hold bytes that no encoding has.
@@ -62,22 +62,22 @@ def _entry(
             # One checkpoint that cannot be read must not take the others out of the report.
             problems.append(str(error))
         if key is not None:
-            keys, wrong = _keys(watched, view, key, reading)
-            problems += wrong
+            keys, key_problems = _keys(watched, view, key, reading)
+            problems += key_problems
     return {"view": view, "states": states, "problems": problems, "keys": keys}
 
 
 def _keys(
     watched: Watched, view: PageView, key: Mapping[str, Any], reading: BackgroundReads
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """The key in each operator that has these columns."""
-    fitting = [each for each in view.sources if set(each.keys) == set(key)]
-    if not fitting:
+    """The key in each operator with these key columns, and problems."""
+    operators = [each for each in view.sources if set(each.keys) == set(key)]
+    if not operators:
         named = "; ".join(", ".join(each.keys) or "()" for each in view.sources) or "none"
         return [], [f"No operator has the key {', '.join(key)}; keys are: {named}."]
     keys: list[dict[str, Any]] = []
     problems: list[str] = []
-    for place, operator in enumerate(fitting):
+    for place, operator in enumerate(operators):
         try:
             finding = reading.key(watched, operator, key, place)
             keys.append({**finding, "id": f"{view.id}key{place}"})

@@ -1,4 +1,4 @@
-"""The rows of a result as a page shows them: the first of those that have a text."""
+"""The rows of a result as a page shows them: the first ones with a text in a column."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from aggloom.runtime.connectors.files.table_file import TABLE_FILE, expand_rows,
 from aggloom.runtime.page.formatting import value
 
 SHOWN = 100
-"""So many rows are shown."""
+"""The number of rows on a page."""
 
-_KEPT_BYTES = 256 << 20
-_PART = 1 << 17
+_CACHE_BYTES = 256 << 20
+_PART_ROWS = 1 << 17
 _THREADS = 4
-_BETWEEN = "\x00"
+_SEPARATOR = "\x00"
 
 
 @dataclass(frozen=True)
 class ResultView:
-    """Rows of a result; words: how many there are, and of which batch. columns: names, and their class of style."""
+    """Rows of a result; words: their number and batch. columns: (name, CSS class)."""
 
     words: str
     columns: Sequence[tuple[str, str]]
@@ -36,7 +36,7 @@ class ResultView:
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A table and its batch; texts: its rows in parts, each row as one text in small letters."""
+    """A table and its batch; texts: string[_PART_ROWS] each, a row of the table in lower case; none until a search."""
 
     table: pa.Table
     batch: int
@@ -44,24 +44,24 @@ class _Loaded:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that it takes in memory."""
+        """The bytes that it occupies in memory."""
         return self.table.nbytes + sum(each.nbytes for each in self.texts)
 
 
 class Results:
-    """The results of checkpoints; the last that were asked for are kept in memory until they change, up to a bound."""
+    """The results of checkpoints, with a cache of the newest ones of at most `cache_bytes`."""
 
-    def __init__(self, kept_bytes: int = _KEPT_BYTES) -> None:
-        self._kept_bytes = kept_bytes
+    def __init__(self, cache_bytes: int = _CACHE_BYTES) -> None:
+        self._cache_bytes = cache_bytes
         self._loaded: OrderedDict[tuple[Path, int, int, int], _Loaded] = OrderedDict()
         self._lock = threading.Lock()
 
     def find(self, root: Path, find: str = "") -> ResultView:
-        """The first rows of sink `table` that have a text in a column, without regard to case; all, if it is empty.
+        """The first rows of sink `table` with a text in a column, without regard to case; an empty text is in all.
 
         Raises CheckpointError where the result goes to another sink, StateCorruptError for a damaged file.
         """
-        # Every column as text takes more memory than the rows, and is made only for a search.
+        # Every column as text occupies more memory than the rows, so texts exist only after a search.
         loaded = self._load(root, with_texts=bool(find))
         table = loaded.table
         matching = table.filter(_match(loaded.texts, find)) if find else table
@@ -103,13 +103,13 @@ class Results:
         return loaded
 
     def _keep(self, name: tuple[Path, int, int, int], loaded: _Loaded) -> None:
-        """Keep a table in the place of what it was before, and drop the oldest ones for which there is no room."""
+        """Put a table into the cache instead of its older version, and drop the oldest tables beyond the bound."""
         with self._lock:
             for other in [each for each in self._loaded if each[0] == name[0]]:
                 del self._loaded[other]
-            if loaded.nbytes <= self._kept_bytes:
+            if loaded.nbytes <= self._cache_bytes:
                 self._loaded[name] = loaded
-            while sum(each.nbytes for each in self._loaded.values()) > self._kept_bytes:
+            while sum(each.nbytes for each in self._loaded.values()) > self._cache_bytes:
                 self._loaded.popitem(last=False)
 
 
@@ -119,17 +119,17 @@ def list_rows(table: pa.Table) -> list[tuple[object, ...]]:
 
 
 def _match(texts: Sequence[pa.Array], find: str) -> pa.ChunkedArray:
-    """Tell for each row whether its text has another one in it."""
-    # What is sought must not match across the border between two values.
-    pattern = pc.utf8_lower(pa.scalar(find.replace(_BETWEEN, "\ufffd"))).as_py()
+    """Tell for each row whether its text contains another one: bool[rows]."""
+    # A match must not reach across the border between two values.
+    pattern = pc.utf8_lower(pa.scalar(find.replace(_SEPARATOR, "\ufffd"))).as_py()
     with ThreadPoolExecutor(_THREADS) as pool:
         matches = pool.map(lambda part: pc.match_substring(part, pattern), texts)
         return pa.chunked_array(list(matches), pa.bool_())
 
 
 def _write_texts(table: pa.Table) -> list[pa.Array]:
-    """The rows of a table in parts, each row as one text in small letters, its values apart."""
-    parts = [table.slice(start, _PART) for start in range(0, table.num_rows, _PART)]
+    """The rows of a table in parts, each row as one text in lower case, with a separator between its values."""
+    parts = [table.slice(start, _PART_ROWS) for start in range(0, table.num_rows, _PART_ROWS)]
     with ThreadPoolExecutor(_THREADS) as pool:
         return list(pool.map(_write_part, parts))
 
@@ -139,7 +139,7 @@ def _write_part(part: pa.Table) -> pa.Array:
     if not columns:
         return pa.array([""] * part.num_rows, pa.string())
     joined = pc.binary_join_element_wise(
-        *columns, _BETWEEN, null_handling="replace", null_replacement=""
+        *columns, _SEPARATOR, null_handling="replace", null_replacement=""
     )
     return pc.utf8_lower(joined)
 

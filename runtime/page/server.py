@@ -31,16 +31,16 @@ _FIELDS = 200
 _SECONDS = 30
 _PATIENCE = 1.5
 _CONNECTIONS = 32
-"""So many are answered at a time; a browser opens six."""
+"""The number of connections at the same time; a browser opens six."""
 _ELSEWHERE = ("cross-site", "same-site")
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
 
 
 class PageServer(ThreadingHTTPServer):
-    """Serves pages about checkpoints, from when it is made; port 0: one that is free. Raises SpecError."""
+    """Serves pages about checkpoints; port 0: a free one. Raises SpecError if the address cannot be bound."""
 
     daemon_threads = True
-    # Else a second server could take the port of one that runs.
+    # Otherwise a second server could take the port of one that runs.
     allow_reuse_port = False
 
     def __init__(
@@ -75,7 +75,7 @@ class PageServer(ThreadingHTTPServer):
         TCPServer.server_bind(self)
 
     def knows(self, host: str | None) -> bool:
-        """Tell whether a request may be for us: a name not ours may be another site's that leads a browser here."""
+        """Tell whether a Host header names this server: another site may point its own name at this address."""
         if not host:
             return False
         try:
@@ -91,7 +91,7 @@ class PageServer(ThreadingHTTPServer):
         return True
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer a connection in a thread of its own, or say at once that there are too many."""
+        """Answer a connection in a thread of its own, or refuse it at once if there are too many."""
         if self._free.acquire(blocking=False):
             try:
                 super().process_request(request, client_address)
@@ -105,14 +105,14 @@ class PageServer(ThreadingHTTPServer):
         self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer a connection, and make room for the next one."""
+        """Answer a connection, then let the next one in."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that went away is no error."""
+        """Ignore a browser that closed its connection."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -122,7 +122,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _SECONDS
 
     def handle_one_request(self) -> None:
-        """Answer a request that comes within `_SECONDS`: each line of a slow one would begin the time-out anew."""
+        """Answer a request that arrives within `_SECONDS`: each line of a slow one would restart the time-out."""
         self._patience = threading.Timer(_SECONDS, self._end)
         self._patience.daemon = True
         self._patience.start()
@@ -140,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(body=True)
 
     def do_HEAD(self) -> None:
-        """Answer with what goes before a page."""
+        """Answer with the headers of a page."""
         self._answer(body=False)
 
     def _answer(self, body: bool) -> None:
@@ -148,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             status, kind, text = self._find_answer()
         except Exception as error:
-            # Nothing that lies in a checkpoint may end the server, or show its traces to a browser.
+            # No content of a checkpoint may end the server, or show its tracebacks to a browser.
             self.log_error("%r", error)
             message = (
                 f"This page cannot be made: {type(error).__name__}. The server's log says more.\n"
@@ -176,7 +176,9 @@ class _Handler(BaseHTTPRequestHandler):
         # Against DNS rebinding: a page of another site may give its own name this machine's address, and would then be
         # of the same origin as this server for the browser.
         if not self.server.knows(self.headers.get("Host")):
-            message = b"This server is not asked by that name. Use its address as it printed it.\n"
+            message = (
+                b"This server does not answer to that name. Use its address as it printed it.\n"
+            )
             return HTTPStatus.MISDIRECTED_REQUEST, _TEXT, message
         split = urlsplit(self.path)
         pages = self.server.pages
@@ -209,7 +211,7 @@ class _Handler(BaseHTTPRequestHandler):
         return HTTPStatus.OK, _HTML, text.encode("utf-8", "replace")
 
     def _is_from_elsewhere(self) -> bool:
-        """Tell by its headers if a page of another site has a browser ask; a tool that sends none of them is let in."""
+        """Tell by its headers whether a page of another site sent a request; a tool sends none of these headers."""
         if self.headers.get("Sec-Fetch-Site", "").strip().lower() in _ELSEWHERE:
             return True
         host = (self.headers.get("Host") or "").strip().lower()
@@ -224,4 +226,4 @@ class _Handler(BaseHTTPRequestHandler):
         return False
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Nothing is said of what goes well."""
+        """Log nothing about a request that succeeds."""

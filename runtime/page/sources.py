@@ -1,4 +1,4 @@
-"""The operators of a checkpoint's query with the modules that are generated for them; nothing of them is run."""
+"""The operators of a checkpoint's query with their generated modules, of which nothing is run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHOWN_CALLS = 40
 
 @dataclass(frozen=True)
 class SourceProgress:
-    """A generated module: its lines, and by call the numbers of those that work for it."""
+    """A generated module. lines: (number, text, numbers of its calls); calls: (text, ranges of lines)."""
 
     digest: str
     backend: str
@@ -31,9 +31,9 @@ class SourceProgress:
 
 @dataclass(frozen=True)
 class OperatorProgress:
-    """An operator of a query by its place (0.1: the second of the fragment that the result comes from).
+    """An operator of a query by its place ("0.1": the second one of the fragment that emits the result).
 
-    keys: the columns of its key. source: None where it has none, or none that can be shown (`note`).
+    keys: the columns of its key. source: None where it has none that can be shown, for the reason in `note`.
     """
 
     place: str
@@ -47,11 +47,11 @@ class OperatorProgress:
 
 
 def operators_of(root: Path, trust: bool = False) -> list[OperatorProgress]:
-    """The operators of the query that a local checkpoint belongs to. Raises StateCorruptError."""
+    """The operators of the query of a local checkpoint. Raises StateCorruptError."""
     try:
         return list(_operators(root, trust))
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        # Its checksum is right, and what it says is not what we write.
+        # The checksum is right, but the content is not what this version writes.
         raise corrupt(f"{QUERY_FILE} cannot be read ({type(error).__name__})") from error
 
 
@@ -82,13 +82,16 @@ def _operators(root: Path, trust: bool) -> Iterator[OperatorProgress]:
 def _source(spec: AggSpec, backend: Backend) -> SourceProgress:
     module = generate(spec, backend)
     by_call = lines_of_calls(module.text, spec)
-    works: dict[int, list[int]] = {}
-    for number, (_, lines) in enumerate(by_call.items()):
-        for line in lines if number < _SHOWN_CALLS else ():
-            works.setdefault(line, []).append(number)
+    calls_by_line: dict[int, list[int]] = {}
+    for number, lines in enumerate(list(by_call.values())[:_SHOWN_CALLS]):
+        for line in lines:
+            calls_by_line.setdefault(line, []).append(number)
     return SourceProgress(
         module.digest,
         module.backend,
-        [(at, text, works.get(at, [])) for at, text in enumerate(module.text.splitlines(), 1)],
+        [
+            (number, text, calls_by_line.get(number, []))
+            for number, text in enumerate(module.text.splitlines(), 1)
+        ],
         [(call, ranges(lines)) for call, lines in by_call.items()],
     )

@@ -1,4 +1,4 @@
-"""A state and a key as the templates print them."""
+"""A state and a key as values of the templates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from aggloom.runtime.inspection import KeyState, OperatorState, Why
 from aggloom.runtime.inspection.facts import KeyBundle, PartContents
-from aggloom.runtime.inspection.heaviest import HeldWindow, KeyWeight
+from aggloom.runtime.inspection.heaviest import KeyWeight, KeyWindow
 from aggloom.runtime.inspection.text import records_text, view_text
 from aggloom.runtime.inspection.weight import KeyFinding, WeighedOperator
 from aggloom.runtime.page.charts import windows
@@ -20,9 +20,9 @@ from aggloom.runtime.page.operator_rows import draw_share, name_anchor
 from aggloom.runtime.page.sources import OperatorProgress
 
 _NUMBER = "number"
-_VALUES = 20
-_CHANGES = 100
-_LONGEST = 4000
+_MAX_VALUES = 20
+_MAX_CHANGES = 100
+_MAX_QUERY = 4000
 
 
 def state_of(
@@ -43,11 +43,11 @@ def state_of(
     rows = []
     for key in heaviest.keys:
         cells = [_cell(each) for each in key.key.values()] or [Markup("<em>all rows</em>")]
-        words = format_key_query(weighed.place, list(key.key.values()))
+        query = format_key_query(weighed.place, list(key.key.values()))
         # The key is a part of the address, and the server refuses a line that is too long: a link that fails is worse
         # than none.
-        if number is not None and operator is not None and len(words) < _LONGEST:
-            cells[0] = Markup('<a href="/c/{}/key?{}">{}</a>').format(number, words, cells[0])
+        if number is not None and operator is not None and len(query) < _MAX_QUERY:
+            cells[0] = Markup('<a href="/c/{}/key?{}">{}</a>').format(number, query, cells[0])
         if counted:
             share = heaviest.share_of(key)
             hot = Markup(' <span class="pill warn">hot</span>') if heaviest.is_hot(key) else ""
@@ -81,15 +81,15 @@ def state_of(
 
 
 def format_key_query(place: str, values: Sequence[Any]) -> str:
-    """The words of an address by which a key is asked for."""
+    """The parameters of the address of a key's page."""
     pairs = [("operator", place)]
     for at, each in enumerate(values):
-        pairs.append((f"n{at}", "1") if each is None else (f"v{at}", as_typed(each)))
+        pairs.append((f"n{at}", "1") if each is None else (f"v{at}", _format_input(each)))
     return urlencode(pairs)
 
 
-def as_typed(item: Any) -> str:
-    """A value as a user would write it, so that it is read as the same."""
+def _format_input(item: Any) -> str:
+    """A value of a key as a user types it, so that it is parsed as the same."""
     if isinstance(item, bytes):
         return item.hex()
     if isinstance(item, bool):
@@ -100,7 +100,7 @@ def as_typed(item: Any) -> str:
 
 
 def key_of(finding: KeyFinding, operator: OperatorProgress, place: int = 0) -> dict[str, Any]:
-    """A key, its state, and how its value arose."""
+    """A key, its state, and the changes that led to it."""
     state, why = finding.state, finding.why
     key: KeyState = state.key or KeyState(why.key, why.bucket, ())
     near = f" Did you mean {' or '.join(map(repr, key.nearest))}?" if key.nearest else ""
@@ -113,8 +113,8 @@ def key_of(finding: KeyFinding, operator: OperatorProgress, place: int = 0) -> d
     else:
         begins = "There is no snapshot yet: the log holds every change."
     total = sum(len(bundle.changes) for bundle in why.bundles)
-    if total > _CHANGES:
-        begins += f" The last {_CHANGES} of {total:,} changes are shown."
+    if total > _MAX_CHANGES:
+        begins += f" The last {_MAX_CHANGES} of {total:,} changes are shown."
     return {
         "id": f"key{place}",
         "title": f"{operator.place}: {state.name}",
@@ -123,7 +123,7 @@ def key_of(finding: KeyFinding, operator: OperatorProgress, place: int = 0) -> d
         "parts": [_part(part) for part in key.parts],
         "timeline": Markup(windows([weight], state.watermark)),
         "begins": begins,
-        "bundles": _bundles(why, max(0, total - _CHANGES)),
+        "bundles": _bundles(why, max(0, total - _MAX_CHANGES)),
         "now": "; ".join(map(part_text, why.now)) or "not there",
         "disagrees": (
             ""
@@ -143,12 +143,12 @@ def part_text(part: PartContents) -> str:
 def _part(part: PartContents) -> dict[str, Any]:
     accumulators = [[a.name, a.kind, value(a.value), ", ".join(a.calls)] for a in part.accumulators]
     accumulators += [
-        [v.name, v.kind, view_text(v, _VALUES, value), ", ".join(v.calls)] for v in part.views
+        [v.name, v.kind, view_text(v, _MAX_VALUES, value), ", ".join(v.calls)] for v in part.views
     ]
     where = "" if part.window is None else f" of {_window(part.window)}"
     return {
         "text": part_text(part),
-        "held": accumulators,
+        "contents": accumulators,
         "caption": f"Accumulators and views{where}",
     }
 
@@ -168,7 +168,7 @@ def _bundle(bundle: KeyBundle, changes: Sequence[Any]) -> dict[str, Any]:
     when = f", {'watermark' if bundle.watermark else 'clock'} {value(time)}" if time else ""
     rows = []
     for change in changes:
-        # A change without effect is shown as well: why a row did nothing is what the reader looks for.
+        # A change without effect is shown as well: its reader wants to know why a row did nothing.
         for effect in change.effects or (None,):
             if effect is None:
                 rows.append([change.kind, row(change.row), "", "", change.note or "no change"])
@@ -178,7 +178,7 @@ def _bundle(bundle: KeyBundle, changes: Sequence[Any]) -> dict[str, Any]:
             window = "" if effect.window is None else _window(effect.window)
             rows.append([change.kind, row(change.row), window, before, after])
     columns = [(name, "") for name in ("change", "row", "window", "before", "after")]
-    # Most operators have no windows; an empty column would ask what is missing.
+    # Most operators have no windows; an empty column would look like a fault.
     if not any(each[2] for each in rows):
         columns.pop(2)
         rows = [[*each[:2], *each[3:]] for each in rows]
@@ -207,7 +207,7 @@ def _facts(state: OperatorState) -> list[tuple[str, str]]:
 
 
 def _describe_share(weighed: WeighedOperator) -> str:
-    """Describe the share of the state that was read, unless all of it was."""
+    """Describe the share of the state that was read; empty if it was read whole."""
     heaviest = weighed.heaviest
     if heaviest.is_complete:
         return ""
@@ -220,8 +220,8 @@ def _describe_share(weighed: WeighedOperator) -> str:
     )
 
 
-def _list_windows(parts: Sequence[PartContents]) -> list[HeldWindow]:
-    return [HeldWindow(*part.window, part.records) for part in parts if part.window is not None]
+def _list_windows(parts: Sequence[PartContents]) -> list[KeyWindow]:
+    return [KeyWindow(*part.window, part.records) for part in parts if part.window is not None]
 
 
 def _window(window: tuple[Any, Any]) -> str:
@@ -229,7 +229,7 @@ def _window(window: tuple[Any, Any]) -> str:
 
 
 def _cell(item: Any) -> Any:
-    """A value of a key: what is NULL looks otherwise than the text."""
+    """A value of a key; NULL looks different from the text "NULL"."""
     if item is None:
         return Markup('<span class="null">NULL</span>')
     return value(item) if item != "" else Markup('<span class="null">empty text</span>')

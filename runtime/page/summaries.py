@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import median
 
 from markupsafe import Markup
 
 from aggloom.runtime.page.batch_charts import draw_throughput, throughput
 from aggloom.runtime.page.checkpoints import Watched
-from aggloom.runtime.page.formatting import NOTHING, count, duration, moment, short, size
-from aggloom.runtime.page.health import RECENT, judge
+from aggloom.runtime.page.formatting import NOTHING, age, amount, count, duration, moment, short
+from aggloom.runtime.page.health import judge
 from aggloom.runtime.page.views import phrase_status
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A checkpoint in a line. reasons: why it is to be looked at. lag: what waits, by unit; spark: its throughput."""
+    """A checkpoint in a line. reasons: of its verdict. lag: unread input, by unit; sparkline: throughput."""
 
     number: int
     name: str
@@ -29,8 +27,8 @@ class Summary:
     lag: Mapping[str, str]
     behind: str
     rate: str
-    spark: Markup
-    took: str
+    sparkline: Markup
+    usual_time: str
     rows: str
     changes: str
     batch: str
@@ -45,10 +43,7 @@ def summarise(watched: Watched) -> Summary:
     history = facts.history
     health = judge(history, facts.problems, facts.clocks)
     last, total = history.last, history.total
-    # A batch that runs has no rows yet, and would look like a rate of zero.
-    recent = [batch for batch in history.batches if batch.rows is not None][-RECENT:]
-    took = [batch.took for batch in history.batches[-RECENT:] if batch.took is not None]
-    done = max((batch.done for batch in history.batches if batch.done), default=None)
+    recent = history.recent
     rate = throughput(recent)
     is_shown = health.level == "bad" or history.status == "unknown"
     words = (phrase_status(history),) if is_shown else ()
@@ -62,17 +57,16 @@ def summarise(watched: Watched) -> Summary:
         word=health.word,
         reasons=(*words, *(health.reasons or facts.problems), *new),
         lag={
-            unit: size(waits) if unit == "bytes" else count(waits)
-            for unit, waits in (recent[-1].lag if recent else {}).items()
+            unit: amount(number, unit)
+            for unit, number in (recent[-1].lag if recent else {}).items()
         },
         behind=NOTHING if last is None else duration(last.delay),
         rate=NOTHING if rate is None else short(rate),
-        spark=draw_throughput(history.batches),
-        # The median: the first batch compiles, and one such time would be most of a mean.
-        took=duration(round(median(took))) if took else NOTHING,
+        sparkline=draw_throughput(history.batches),
+        usual_time=duration(history.usual_ms),
         rows=count(total.get("rows")),
         changes=count(total.get("changes")),
         batch=NOTHING if last is None else str(last.number),
-        committed=moment(done),
-        ago=NOTHING if done is None else duration(max(0, time.time_ns() // 1_000_000 - done)),
+        committed=moment(history.commit_ms),
+        ago=age(history.commit_ms),
     )

@@ -1,4 +1,4 @@
-"""Bars over time as an SVG element: its width is that of the page, its letters have the same size on any screen."""
+"""Bars over time as an SVG element, which is as wide as the page, with letters of the same size on any screen."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from aggloom.runtime.page.time_range import Bins
 _HEIGHT, _TOP, _BOTTOM = 140, 20, 22
 _ALL_LABELLED = 12
 _AXIS = 360.0
-_NARROW, _LINE = 250.0, 14
+_NARROW_WIDTH, _LINE_HEIGHT = 250.0, 14
 """The width of the bars on a phone, and the height of a line."""
-_MANY, _FAR = 8, 3.0
+_MANY_BARS, _PEAK_TIMES = 8, 3.0
 _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
 
 
 @dataclass(frozen=True)
 class Scale:
-    """A kind of numbers: in words, and the round ones at which an axis may end, in order."""
+    """A kind of numbers. words: formats one; tops: yields the round ones at which an axis may end, in order."""
 
     words: Callable[[float], str]
     tops: Callable[[], Iterator[float]]
@@ -52,15 +52,15 @@ SIZES = Scale(lambda number: size(round(number)).replace(".0 ", " "), _round_siz
 
 
 def draw_bars(name: str, values: Sequence[float | None], bins: Bins, scale: Scale) -> str:
-    """A value by part of the time, as bars (None: none is known there); empty if no value is known.
+    """The values of bins as bars (None: no bar); empty if no value is known.
 
-    A few that are far above the others are cut, and say their value.
+    A few bars that are far above the others are cut, and have their value as a label.
     """
     known = [(at, value) for at, value in enumerate(values) if value is not None]
     if not known:
         return ""
     limit = _find_limit([value for _, value in known])
-    # A round number, which a reader can halve at the line in the middle.
+    # A round number, so that the line in the middle has a round one too.
     top = next(each for each in scale.tops() if each >= limit)
     parts = [*_draw_grid(top, scale), *_draw_ticks(bins)]
     width = 100 / bins.count
@@ -105,7 +105,7 @@ def draw_rates(values: Sequence[float | None]) -> str:
 
 
 def _draw_bar(left: str, y: float, width: float, height: float, title: str = "") -> str:
-    """A bar; left: per cents as they are written, width: per cents."""
+    """A bar; left: as "12.00%"; width: in per cent."""
     place = {"x": left, "width": _percent(width)}
     return element("rect", "row", title, **place, y=y, height=height, rx=1.0)
 
@@ -115,9 +115,9 @@ def _find_limit(values: Sequence[float]) -> float:
     some = sorted(value for value in values if value > 0)
     if not some:
         return 0.0
-    # The ninth tenth, and not the mean, which the few that are far above would raise with them.
+    # The 90th percentile, not the mean, which the few values far above would raise.
     usual = some[int(0.9 * (len(some) - 1))]
-    return 1.25 * usual if len(some) >= _MANY and some[-1] > _FAR * usual else some[-1]
+    return 1.25 * usual if len(some) >= _MANY_BARS and some[-1] > _PEAK_TIMES * usual else some[-1]
 
 
 def _draw_grid(top: float, scale: Scale) -> Iterator[str]:
@@ -146,31 +146,31 @@ def _draw_ticks(bins: Bins) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Label:
-    """A value above its bar; x: per cent of the width."""
+    """A value above its bar; x: per cent of the width; y: pixels from the top."""
 
     x: float
     y: float
     words: str
     value: float
 
-    def meets(self, other: _Label) -> bool:
-        """Tell whether one would be written over the other on a narrow screen."""
-        room = 100 * LETTER * (len(self.words) + len(other.words) + 2) / 2 / _NARROW
-        return abs(self.x - other.x) < room and abs(self.y - other.y) < _LINE
+    def overlaps(self, other: _Label) -> bool:
+        """Tell whether two labels would overlap on a narrow screen."""
+        room = 100 * LETTER * (len(self.words) + len(other.words) + 2) / 2 / _NARROW_WIDTH
+        return abs(self.x - other.x) < room and abs(self.y - other.y) < _LINE_HEIGHT
 
 
 def _write_labels(labels: Sequence[_Label]) -> Iterator[str]:
     """Yield the values for which there is room, the highest first."""
     written: list[_Label] = []
     for label in sorted(labels, key=lambda each: -each.value):
-        if not any(map(label.meets, written)):
+        if not any(map(label.overlaps, written)):
             written.append(label)
             css, x = f"ink {_anchor(label.x)} value", _percent(label.x)
             yield f'<text class="{css}" x="{x}" y="{label.y:.0f}">{safe(label.words)}</text>'
 
 
 def _anchor(x: float) -> str:
-    """The side of a text at which its place is, so that it stays inside."""
+    """The anchor of a text that keeps it inside the picture."""
     return "start" if x < 5 else "end" if x > 95 else "mid"
 
 

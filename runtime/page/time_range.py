@@ -1,4 +1,4 @@
-"""The part of a query's history that a page shows: all of it, or a span of time that can be moved to and fro."""
+"""The part of a query's history that a page shows: all of it, or a span of time between earlier and later ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STEPS = (
     *(n * _HOUR for n in (1, 2, 3, 6, 12)),
     *(n * _DAY for n in (1, 2, 7, 14, 28, 91, 182, 365)),
 )
-_FEWEST, _MOST = 12, 72
+_MIN_BINS, _MAX_BINS = 12, 72
 
 
 @dataclass(frozen=True)
@@ -42,23 +42,23 @@ class Bins:
         """The end of the last one."""
         return self.low + self.step * self.count
 
-    def place(self, ms: int) -> int | None:
+    def index_of(self, ms: int) -> int | None:
         """The part in which a time lies; None outside of all."""
         return (ms - self.low) // self.step if self.low <= ms < self.high else None
 
 
 @dataclass(frozen=True)
 class SpanChoice:
-    """A span that can be chosen, as words of an address; chosen: it is the one that is shown."""
+    """A span that a reader can choose; query: parameters of its address; is_current: the page shows it."""
 
     name: str
-    words: str
-    chosen: bool
+    query: str
+    is_current: bool
 
 
 @dataclass(frozen=True)
 class TimeRange:
-    """A span of time, in milliseconds; choices: other spans; earlier, later: words of an address, if there is more."""
+    """A span of time, in milliseconds; choices: other spans; earlier, later: parameters of an address, or empty."""
 
     low: int
     high: int
@@ -66,34 +66,30 @@ class TimeRange:
     earlier: str = ""
     later: str = ""
 
-    def holds(self, batch: Batch) -> bool:
-        """Tell whether a batch was at work in it."""
-        return batch.at is not None and batch.at <= self.high and end_of(batch) >= self.low
+    def overlaps(self, batch: Batch) -> bool:
+        """Tell whether a batch ran in it."""
+        start = batch.start_ms
+        return start is not None and start <= self.high and batch.end_ms >= self.low
 
     def cut(self, batches: int) -> Bins:
-        """Parts of it for bars, about as many as there are batches."""
-        intervals = min(_MOST, max(_FEWEST, batches))
+        """Its parts for bars, about as many as there are batches."""
+        intervals = min(_MAX_BINS, max(_MIN_BINS, batches))
         span = max(1, self.high - self.low)
         step = next((each for each in _STEPS if span / each <= intervals), span // intervals)
         low = self.low - self.low % step
         return Bins(low, step, (self.high - low) // step + 1)
 
 
-def end_of(batch: Batch) -> int:
-    """The time at which a batch ended, in milliseconds; its begin where that is not known."""
-    return (batch.at or 0) + (batch.took or 0)
-
-
 def range_of(batches: Sequence[Batch], query: Mapping[str, list[str]]) -> TimeRange | None:
     """The range that is asked for by `span` (seconds, 0 for all) and `end` (milliseconds); None without a time.
 
-    What is asked for wrongly is as if it were not.
+    A parameter that is no number counts as missing.
     """
-    known = [batch for batch in batches if batch.at is not None]
-    if not known:
+    starts = [batch.start_ms for batch in batches if batch.start_ms is not None]
+    if not starts:
         return None
     # The clock of the machine may have been set back, so the last batch need not end last.
-    first, last = min(batch.at or 0 for batch in known), max(map(end_of, known))
+    first, last = min(starts), max(batch.end_ms for batch in batches)
     whole = last - first
     span = _number(query, "span")
     if span is None:
@@ -103,8 +99,7 @@ def range_of(batches: Sequence[Batch], query: Mapping[str, list[str]]) -> TimeRa
     if not 0 < length < whole:
         return TimeRange(first, last, tuple(_choices(whole, 0)))
     end = _number(query, "end")
-    # Held within the history: a part of the range before the first batch, or behind the last, would be an empty
-    # picture.
+    # Kept within the history: a part of the range before the first batch, or behind the last, would be empty.
     high = last if end is None else min(max(end, first + length), last)
     earlier = (
         f"span={span}&end={max(high - length, first + length)}" if high - length > first else ""

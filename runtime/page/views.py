@@ -2,37 +2,51 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
 
 from aggloom.runtime.hosting.checkpoint_paths import is_local, local
 from aggloom.runtime.page.analysis import TableClock
 from aggloom.runtime.page.batch_charts import Chart, chart_batches, throughput
 from aggloom.runtime.page.changes_view import ChangesView, changes_of
 from aggloom.runtime.page.checkpoints import CheckpointFacts, Watched
-from aggloom.runtime.page.formatting import NOTHING, clip_text, count, duration, moment, short, size
-from aggloom.runtime.page.health import RECENT, Health, judge
-from aggloom.runtime.page.history import Batch, History
+from aggloom.runtime.page.formatting import (
+    NOTHING,
+    age,
+    amount,
+    clip_text,
+    count,
+    duration,
+    moment,
+    short,
+    size,
+)
+from aggloom.runtime.page.health import Health, judge
+from aggloom.runtime.page.history import Batch, History, ints_of
 from aggloom.runtime.page.operator_rows import (
     Columns,
     OperatorRow,
     find_figures,
-    int_of,
     list_columns,
     list_links,
     list_operators,
 )
-from aggloom.runtime.page.plan_tree import PlanStack, stack_plan
+from aggloom.runtime.page.plan_tree import PlanStack, operator_places, stack_plan
 from aggloom.runtime.page.sources import OperatorProgress
 from aggloom.runtime.page.time_range import TimeRange, range_of
 
 SHOWN = 100
-"""So many batches are listed, the last of those in the range."""
+"""The number of batches in the table: the last ones of the range."""
 
 _CHANGES = 8
 _NUMBER = "number"
+_LOSSES = (
+    ("refused", "refused rows"),
+    ("notices", "messages that are no rows"),
+    ("orphans", "orphans dropped"),
+    ("late", "late rows"),
+    ("expired", "expired keys"),
+)
 _STARTS_SPARK = "It is read by a local Spark, which takes some seconds to start the first time."
 _WORDS = {
     "running": "The query is running.",
@@ -45,10 +59,10 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class PageView:
-    """A checkpoint on a page; id: what the ids of its elements begin with. reading: how its state is read.
+    """A checkpoint on a page. id: the prefix of the ids of its elements. reading: how its state is read, for readers.
 
     key_figures: (name, value, remark), lag and throughput first. inputs: the sources in the last batch. changes: the
-    last of the result, None if none is kept.
+    last ones of the result, None if none are kept.
     """
 
     number: int
@@ -76,7 +90,7 @@ class PageView:
 
     @property
     def announcement(self) -> str:
-        """The line that is read out where it changes."""
+        """The line that a screen reader speaks when it changes."""
         last = self.history.last
         if last is None:
             return f"{self.words} There is no batch yet."
@@ -93,8 +107,8 @@ def view_of(
 ) -> PageView:
     """A checkpoint as the templates take it.
 
-    query: the parameters of the address, with the range of time. prefix: begins the ids of its elements. is_file: it
-    is for a file, with its whole history.
+    query: the parameters of the address, with the range of time. prefix: of the ids of its elements. is_file: for a
+    report, with the whole history.
     """
     facts = watched.read_facts()
     history = facts.history
@@ -104,9 +118,9 @@ def view_of(
         each
         for each in history.batches
         # A batch whose time is not known may lie in the range, so it is not hidden.
-        if time_range is None or each.at is None or time_range.holds(each)
+        if time_range is None or each.start_ms is None or time_range.overlaps(each)
     ]
-    # First: a plan that cannot be drawn is a problem that the health below lists.
+    # Before the health: a plan that cannot be drawn is one of its problems.
     plan, problems = _stack(facts, prefix, number)
     return PageView(
         number=watched.number,
@@ -135,7 +149,7 @@ def view_of(
 
 
 def phrase_status(history: History) -> str:
-    """Return what a query does, or why it failed."""
+    """Return the status of a query as a sentence, with its error if it failed."""
     return _WORDS[history.status] + (f" {history.error}" if history.error else "")
 
 
@@ -144,42 +158,36 @@ def list_key_figures(history: History) -> Iterator[tuple[str, str, str]]:
     last = history.last
     if last is None:
         return
-    noted = [batch for batch in history.batches if batch.rows is not None]
-    recent = noted[-RECENT:]
-    for unit, waits in (recent[-1].lag if recent else {}).items():
+    recent = history.recent
+    for unit, number in (recent[-1].lag if recent else {}).items():
         before = recent[0].lag.get(unit)
-        remark = (
-            ""
-            if before is None or len(recent) < 2
-            else f"{len(recent)} batches ago: {_unit(unit, before)}"
-        )
-        yield f"{unit} waiting", _unit(unit, waits), remark
+        is_known = before is not None and len(recent) > 1
+        remark = f"{len(recent)} batches ago: {amount(before, unit)}" if is_known else ""
+        yield f"{unit} waiting", amount(number, unit), remark
     if last.delay is not None:
         yield "watermark behind", duration(last.delay), f"at {moment(last.watermark)}"
     rate = throughput(recent)
     if rate is not None:
         rows = sum(batch.rows or 0 for batch in recent)
-        yield "rows a second", short(rate), f"{count(rows)} rows in {_batches(len(recent))}"
-    took = [batch.took for batch in history.batches[-RECENT:] if batch.took is not None]
-    if took:
-        yield "a batch takes", duration(round(median(took))), f"the last {duration(took[-1])}"
-    done = max((batch.done for batch in history.batches if batch.done), default=None)
-    if done is not None:
-        ago = duration(max(0, time.time_ns() // 1_000_000 - done))
-        yield "since the last commit", ago, f"at {moment(done)}"
+        batches = f"{len(recent)} batch{'es' if len(recent) != 1 else ''}"
+        yield "rows a second", short(rate), f"{count(rows)} rows in {batches}"
+    if history.recent_ms:
+        newest = duration(history.recent_ms[-1])
+        yield "a batch takes", duration(history.usual_ms), f"the last {newest}"
+    if history.commit_ms is not None:
+        yield "since the last commit", age(history.commit_ms), f"at {moment(history.commit_ms)}"
 
 
 def _stack(
     facts: CheckpointFacts, prefix: str, number: int | None
 ) -> tuple[PlanStack | None, list[str]]:
-    """Return the plan, and all that is wrong with the checkpoint."""
+    """Return the plan, and the problems of the checkpoint."""
     if not facts.plan:
         return None, facts.problems
     try:
-        places = facts.plan.get("operators")
         links = {
-            str(node): list_links(str(place), facts.operators, prefix, number)
-            for node, place in (places.items() if isinstance(places, dict) else ())
+            node: list_links(place, facts.operators, prefix, number)
+            for node, place in operator_places(facts.plan).items()
         }
         figures = find_figures(facts.plan, facts.history)
         return stack_plan(facts.plan["described"], figures, links), facts.problems
@@ -193,21 +201,14 @@ def _facts(history: History) -> list[tuple[str, str]]:
     facts = [("last batch", NOTHING if last is None else str(last.number))]
     if last is None:
         return facts
-    facts.append(("committed", moment(last.done) if last.done else "not yet"))
-    facts.append(("it took", duration(last.took)))
+    facts.append(("committed", moment(last.commit_ms) if last.commit_ms else "not yet"))
+    facts.append(("it took", duration(last.duration_ms)))
     facts.append(("watermark", moment(last.watermark) if last.watermark else "none"))
     if total:
         facts += [("rows read", count(total.get("rows"))), ("changes", count(total.get("changes")))]
-        dropped = {
-            "refused rows": "refused",
-            "messages that are no rows": "notices",
-            "orphans dropped": "orphans",
-            "late rows": "late",
-            "expired keys": "expired",
-        }
-        facts += [(words, count(total[name])) for words, name in dropped.items() if total.get(name)]
-        counts = list(history.operators.values())
-        facts.append(("live state", size(sum(int_of(each, "state_bytes") for each in counts))))
+        facts += [(words, count(total[name])) for name, words in _LOSSES if total.get(name)]
+        operators = map(ints_of, history.operators.values())
+        facts.append(("live state", size(sum(each.get("state_bytes", 0) for each in operators))))
         if history.stores:
             stored = sum(each.get("memory", 0) for each in history.stores)
             facts.append(("state stores", size(stored)))
@@ -215,8 +216,7 @@ def _facts(history: History) -> list[tuple[str, str]]:
 
 
 def _clock_facts(clocks: Sequence[TableClock]) -> list[tuple[str, str]]:
-    """The table that holds the watermark of several tables back."""
-    # A query over one table waits for nobody else.
+    """The table that holds the watermark back, where there are several."""
     if len(clocks) < 2:
         return []
     first = clocks[0]
@@ -235,13 +235,13 @@ def _list_batches(batches: Sequence[Batch]) -> list[list[str]]:
     return [
         [
             str(batch.number),
-            moment(batch.at),
-            duration(batch.took) if batch.done else "not committed",
+            moment(batch.start_ms),
+            duration(batch.duration_ms) if batch.commit_ms else "not committed",
             count(batch.rows),
             count(batch.rate),
             count(batch.changes),
             moment(batch.watermark),
-            *(_unit(unit, batch.lag.get(unit)) for unit in units),
+            *(amount(batch.lag.get(unit), unit) for unit in units),
             _phases(batch.phases),
         ]
         for batch in reversed(batches[-SHOWN:])
@@ -252,15 +252,7 @@ def _units(batches: Sequence[Batch]) -> list[str]:
     return sorted({unit for batch in batches[-SHOWN:] for unit in batch.lag})
 
 
-def _batches(number: int) -> str:
-    return f"{number} batch{'es' if number != 1 else ''}"
-
-
 def _phases(phases: Mapping[str, int]) -> str:
     """Return the phases on which a batch spent its time, the longest first, without the whole."""
     parts = [(ms, name) for name, ms in phases.items() if name != "triggerExecution" and ms]
     return ", ".join(f"{name} {duration(ms)}" for ms, name in sorted(parts, reverse=True)[:3])
-
-
-def _unit(unit: str, number: int | None) -> str:
-    return size(number) if unit == "bytes" else count(number)

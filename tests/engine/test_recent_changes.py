@@ -126,7 +126,7 @@ def test_a_result_is_read_anew_only_where_it_has_changed(tmp_path: Path) -> None
     write_files(tmp_path / "in", random_changes(8, 100), 1)
     job = job_over(tmp_path / "in", "sums", tmp_path / "state")
     run_to_end(job)
-    results, small = Results(), Results(kept_bytes=10)
+    results, small = Results(), Results(cache_bytes=10)
     first = results.find(tmp_path / "state", "ada")
     file = tmp_path / "state" / "aggloom-table.arrow"
     assert results.find(tmp_path / "state", "ada") == first == small.find(tmp_path / "state", "ada")

@@ -33,7 +33,7 @@ from aggloom.codegen import describe_call, lines_of_calls
 from aggloom.codegen.handler.emit import stated_spec
 from aggloom.errors import CheckpointError, SpecError
 from aggloom.runtime.hosting.journal_files import PLAN_FILE, PROGRESS_FILE
-from aggloom.runtime.inspection.heaviest import HeldWindow, KeyWeight
+from aggloom.runtime.inspection.heaviest import KeyWeight, KeyWindow
 from aggloom.runtime.page import BackgroundReads, Checkpoints, PageServer, Watched, write_report
 from aggloom.runtime.page.charts import windows
 from aggloom.runtime.page.history import history_of
@@ -199,7 +199,7 @@ def test_without_notes_batches_are_told_from_sparks_logs(tmp_path: Path) -> None
         at = made.START / 1000 + number + 0.25 * (number + 1)
         os.utime(root / "commits" / str(number), (at, at))
     page = page_of(root)
-    assert [b.took for b in history_of(root).batches] == [250, 500, 750, 1000]
+    assert [b.duration_ms for b in history_of(root).batches] == [250, 500, 750, 1000]
     assert facts(page)["it took"] == "1.0 s"
     assert "Whether the query runs is not noted here" in page.text
     assert "The plan is not noted in this checkpoint" in page.text
@@ -453,10 +453,10 @@ def test_who_reads_does_not_wait_for_long(
 def test_pictures_say_in_words_what_they_show() -> None:
     hour = dt.timedelta(hours=1)
     start = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
-    spans = tuple(HeldWindow(start + n * hour, start + (n + 1) * hour, n) for n in range(3))
+    spans = tuple(KeyWindow(start + n * hour, start + (n + 1) * hour, n) for n in range(3))
     keys = [
         KeyWeight({"k": "<a>"}, 0, 3, 3, spans),
-        KeyWeight({"k": None}, 1, 1, 1, (HeldWindow(1, 2, 3),)),
+        KeyWeight({"k": None}, 1, 1, 1, (KeyWindow(1, 2, 3),)),
     ]
     drawn = windows(keys, start + hour)
     assert "3 windows of 1 keys, from 2020-01-01 00:00 to 2020-01-01 03:00" in drawn

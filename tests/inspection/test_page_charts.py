@@ -107,7 +107,7 @@ def test_a_range_is_an_hour_that_can_be_moved() -> None:
     assert [choice.name for choice in shown.choices] == [
         *("1 minute", "15 minutes", "1 hour", "6 hours", "all")
     ]
-    assert [choice.name for choice in shown.choices if choice.chosen] == ["1 hour"]
+    assert [choice.name for choice in shown.choices if choice.is_current] == ["1 hour"]
     seen, asked = [shown], shown.earlier
     while asked:
         words = {name: [value] for name, value in (each.split("=") for each in asked.split("&"))}

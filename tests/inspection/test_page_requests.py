@@ -16,7 +16,7 @@ import page_checkpoint as made
 
 from aggloom.errors import CheckpointError
 from aggloom.runtime.page import Checkpoints, PageServer
-from aggloom.runtime.page.checkpoints import split_checkpoints
+from aggloom.runtime.page.checkpoints import require_checkpoints
 from aggloom.runtime.page.pages import Pages
 from aggloom.runtime.page.server import _CONNECTIONS
 
@@ -76,9 +76,9 @@ def test_connections_beyond_the_limit_are_refused_at_once(server: PageServer) ->
 
 
 def test_a_directory_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
-    assert split_checkpoints(str(tmp_path)) == str(tmp_path)
+    assert require_checkpoints(str(tmp_path)) == str(tmp_path)
     made.write(tmp_path / "below" / "sums", 1)
-    assert split_checkpoints(str(tmp_path)) == str(tmp_path)
+    assert require_checkpoints(str(tmp_path)) == str(tmp_path)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "part-0.json").write_text("{}")
     for name, told in (
@@ -87,7 +87,7 @@ def test_a_directory_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
         ("nothing", "no such directory"),
     ):
         with pytest.raises(CheckpointError, match=told):
-            split_checkpoints(str(tmp_path / name))
+            require_checkpoints(str(tmp_path / name))
 
 
 @pytest.mark.parametrize(
