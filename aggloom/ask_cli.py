@@ -88,7 +88,7 @@ def _list_tables(snapshot: Snapshot, form: Form) -> None:
     for each in snapshot.list_tables():
         schema = snapshot.table(each.name).schema
         columns = ", ".join(f"{field.name} {field.type}" for field in schema)
-        rows.append((each.name, each.about, columns))
+        rows.append((each.name, each.description, columns))
     show_rows(("table", "of", "columns"), rows, form)
 
 

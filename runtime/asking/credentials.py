@@ -1,4 +1,4 @@
-"""A name and a password for the server, by the headers that drivers of Flight SQL send."""
+"""Basic and bearer authentication of the server, by the headers that drivers of Flight SQL send."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _HEADER = "authorization"
 
 @dataclass(frozen=True)
 class Credentials:
-    """Who may ask. token: what a client sends in place of both, once it has sent them."""
+    """A user and a password. token: the bearer token that replaces both after the first call."""
 
     user: str
     password: str = field(repr=False)
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
     def admits(self, header: str) -> bool:
-        """Tell whether a header has both, or the token."""
+        """Tell whether an authorization header has both, or the token."""
         kind, _, value = header.partition(" ")
         if kind.lower() == "bearer":
-            # In constant time, so that the time of an answer says nothing about the secret.
+            # In constant time, so that the duration of the comparison reveals nothing about the secret.
             return hmac.compare_digest(value.encode(), self.token.encode())
         if kind.lower() != "basic":
             return False
@@ -46,17 +46,17 @@ class CheckCredentials(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         self._credentials = credentials
 
     def start_call(self, info: Any, headers: Mapping[str, list[Any]]) -> Any:
-        """Admit a call, whose answer has the token; raises FlightUnauthenticatedError."""
+        """Admit a call, and return the middleware of its answer; raises FlightUnauthenticatedError."""
         authorisations = [
             v for name, values in headers.items() if name.lower() == _HEADER for v in values
         ]
         if not any(isinstance(v, str) and self._credentials.admits(v) for v in authorisations):
             raise flight.FlightUnauthenticatedError("give the user and the password of this server")
         # Drivers send the password once and the token from then on.
-        return _GiveToken(self._credentials.token)
+        return _TokenMiddleware(self._credentials.token)
 
 
-class _GiveToken(flight.ServerMiddleware):  # type: ignore[misc]
+class _TokenMiddleware(flight.ServerMiddleware):  # type: ignore[misc]
     """Sends the token with an answer."""
 
     def __init__(self, token: str) -> None:
@@ -67,11 +67,11 @@ class _GiveToken(flight.ServerMiddleware):  # type: ignore[misc]
 
 
 class OpenHandshake(flight.ServerAuthHandler):  # type: ignore[misc]
-    """Answers the handshake by which drivers send a password: its header is checked as that of every call."""
+    """Accepts every handshake, by which drivers send a password: CheckCredentials checks its header as any other."""
 
     def authenticate(self, outgoing: Any, incoming: Any) -> None:
-        """Take what is said: the header has been checked by now."""
+        """Accept the handshake, whose header has been checked by now."""
 
     def is_valid(self, token: Any) -> str:
-        """Nobody in particular: the header says who it is."""
+        """Return no name of a peer, which nothing needs."""
         return ""

@@ -1,4 +1,4 @@
-"""DuckDB over snapshots: it evaluates one SELECT, and reaches no file, no network and no variable of this process."""
+"""DuckDB over snapshots: evaluates one SELECT, without access to files, the network and variables of this process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LOCKED = (
 )
 _ATTEMPTS = 10
 _LISTING = re.compile(r"(?i)\b(show|describe|summarize|information_schema|duckdb_\w+|pg_\w+)\b")
-"""Words of queries about tables, to which all are shown."""
+"""Words of queries about the list of tables, which open all of them."""
 
 
 def ask(
@@ -39,14 +39,14 @@ def ask(
 ) -> pa.Table:
     """The rows of a query over snapshots, each a schema of its name; the tables of a single one need no schema.
 
-    seconds, memory: that it may take. Raises SqlError and UnknownTableError for the query, AggloomError where it takes
-    too much, and what reading a checkpoint raises.
+    seconds, memory: the limits of the query. Raises SqlError and UnknownTableError for a wrong query, AggloomError
+    beyond a limit, and the errors of reading a checkpoint.
     """
     with _connect(snapshots, sql, memory) as connection:
         statement = _only_select(connection, sql)
         # DuckDB has no limit of time of its own: another thread interrupts it.
-        late = threading.Timer(seconds, connection.interrupt)
-        late.start()
+        timer = threading.Timer(seconds, connection.interrupt)
+        timer.start()
         try:
             relation = connection.sql(statement, params=list(parameters) or None)
             if relation is None:
@@ -54,25 +54,25 @@ def ask(
             table: pa.Table = relation.to_arrow_table()
         except _duckdb().Error as error:
             raise _explain(error, snapshots, seconds) from None
-        # An interrupt that comes late would hit whatever the connection does next.
+        # A late interrupt would hit whatever the connection does next.
         finally:
-            late.cancel()
+            timer.cancel()
         return table
 
 
 def ask_live(
     live: LiveSnapshots, sql: str, parameters: Sequence[Any] = (), **limits: Any
 ) -> pa.Table:
-    """The rows of a query over the last commits; limits: those of `ask`, which says what is raised.
+    """The rows of a query over the last commits; limits: those of `ask`. Raises as `ask`.
 
-    A query that runs deletes old batches: where one went before all of it was read, the next one is asked.
+    A running query deletes old batches: if one disappears before all of it is read, the next batch is read instead.
     """
     for _ in range(_ATTEMPTS):
         snapshots = live.current()
         try:
             return ask(snapshots, sql, parameters, **limits)
         except CheckpointError:
-            # While the query still runs, the files of an older batch may disappear under a reader, which is no fault.
+            # The last batch is never deleted: here the checkpoint itself is at fault.
             if all(each.is_last for each in snapshots.values()):
                 raise
     # The last attempt is outside of the loop, so that its error reaches the client.
@@ -100,20 +100,20 @@ def describe_query(snapshots: Mapping[str, Snapshot], sql: str) -> tuple[pa.Sche
 
 @contextmanager
 def _connect(snapshots: Mapping[str, Snapshot], sql: str, memory: str) -> Iterator[Any]:
-    """A database with the tables that a query may mean."""
+    """A database with the tables that a query may name."""
     connection = _duckdb().connect()
     try:
         connection.execute(f"SET memory_limit='{memory}'")
         # Before tables are registered, and locked at the end: a query can change neither.
         for setting in _LOCKED:
             connection.execute(setting)
-        point = find_equalities(sql)
-        lists = _LISTING.search(sql) is not None
+        equalities = find_equalities(sql)
+        lists_tables = _LISTING.search(sql) is not None
         for schema, snapshot in snapshots.items():
             # Opening an operator rebuilds its state, so only tables that the text names are opened.
-            tables = snapshot.names() if lists else snapshot.names_in(sql)
-            own = None if len(snapshots) == 1 else schema
-            _add_tables(connection, own, snapshot, tables, point)
+            names = snapshot.names() if lists_tables else snapshot.names_in(sql)
+            schema_name = None if len(snapshots) == 1 else schema
+            _add_tables(connection, schema_name, snapshot, names, equalities)
         connection.execute("SET lock_configuration=true")
         yield connection
     finally:
@@ -125,19 +125,19 @@ def _add_tables(
     schema: str | None,
     snapshot: Snapshot,
     names: Sequence[str],
-    point: tuple[str, Equalities],
+    equalities: tuple[str, Equalities],
 ) -> None:
-    """Add tables of a snapshot under their names, in a schema of several snapshots."""
+    """Add tables of a snapshot under their names; schema: None of a single snapshot."""
     if schema is not None:
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_quote(schema)}")
     for name in names:
-        equalities = point[1] if point[0].casefold() == name.casefold() else None
-        # Of several snapshots two may have a table of one name. The view gives it its schema.
-        rows = name if schema is None else f"{schema}: {name}"
-        connection.register(rows, snapshot.table(name, equalities))
+        values = equalities[1] if equalities[0].casefold() == name.casefold() else None
+        # Of several snapshots two may have a table of one name. The view puts it into its schema.
+        registered = name if schema is None else f"{schema}: {name}"
+        connection.register(registered, snapshot.table(name, values))
         if schema is not None:
             view = f"{_quote(schema)}.{_quote(name)}"
-            connection.execute(f"CREATE VIEW {view} AS SELECT * FROM {_quote(rows)}")
+            connection.execute(f"CREATE VIEW {view} AS SELECT * FROM {_quote(registered)}")
 
 
 def _only_select(connection: Any, sql: str) -> str:
@@ -145,7 +145,7 @@ def _only_select(connection: Any, sql: str) -> str:
     kinds = _duckdb().StatementType
     try:
         statements = connection.extract_statements(sql)
-    # DuckDB parses, so what counts as one statement is what it will run.
+    # Parsed by DuckDB itself, so that one statement here is one when it runs.
     except _duckdb().Error as error:
         raise SqlError(str(error)) from None
     if len(statements) != 1:
@@ -159,7 +159,7 @@ def _only_select(connection: Any, sql: str) -> str:
 
 
 def _explain(error: Exception, snapshots: Mapping[str, Snapshot], seconds: float) -> AggloomError:
-    """The error of ours for one of DuckDB's."""
+    """The AggloomError for an error of DuckDB."""
     text = str(error)
     if isinstance(error, _duckdb().InterruptException):
         return AggloomError(

@@ -1,6 +1,6 @@
-"""The messages of Arrow Flight SQL that the server understands, as its specification numbers their fields.
+"""The messages of Arrow Flight SQL that the server understands, with the field numbers of its specification.
 
-They are read by protobuf itself; only the fields that are used here are declared, and protobuf passes over others.
+Only the fields that the server reads are declared; protobuf skips others.
 https://arrow.apache.org/docs/format/FlightSql.html
 """
 
@@ -47,14 +47,14 @@ _MESSAGES: dict[str, dict[str, tuple[int, int, bool]]] = {
     "ActionClosePreparedStatementRequest": {"prepared_statement_handle": (1, _BYTES, False)},
     "DoPutPreparedStatementResult": {"prepared_statement_handle": (1, _BYTES, False)},
 }
-"""The fields of each message: the number, the type, and whether there may be several."""
+"""The fields of each message: (number, type, is repeated)."""
 
 
 @cache
 def _classes() -> dict[str, Any]:
-    """The class of each message; fields with an empty value are distinguished from those that are not there."""
+    """The class of each message; proto2 distinguishes an empty value from a missing field."""
     file = descriptor_pb2.FileDescriptorProto(
-        # Described here and not generated, so that no compiler of protobuf is part of the build.
+        # Described at run time, so that the build needs no compiler of protobuf.
         name="aggloom/flight_sql.proto",
         package=_PACKAGE,
         syntax="proto2",
@@ -78,7 +78,7 @@ def read_message(data: bytes) -> tuple[str, Any]:
         wrapped.ParseFromString(data)
         name = wrapped.type_url.removeprefix(_URL)
         if not wrapped.type_url.startswith(_URL) or name not in _MESSAGES:
-            # Cut, since the text is the client's and goes into an error message and perhaps a log.
+            # Cut, since the client's text goes into an error message and perhaps a log.
             what = wrapped.type_url.rpartition(".")[2][:80]
             raise SqlError(
                 f"Flight SQL: {what!r} is not supported; checkpoints are read by queries"
@@ -102,5 +102,5 @@ def write_message(name: str, **fields: Any) -> bytes:
 
 
 def write_plain(name: str, **fields: Any) -> bytes:
-    """A message by itself."""
+    """A message without the frame of Any."""
     return bytes(_classes()[name](**fields).SerializeToString())

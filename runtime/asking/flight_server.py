@@ -1,7 +1,7 @@
-"""Arrow Flight SQL over live tables: the drivers of ADBC and JDBC ask, DuckDB answers over the last commit.
+"""Arrow Flight SQL over live tables: drivers of ADBC and JDBC send queries, DuckDB evaluates them over the last commit.
 
-The server keeps nothing of a client: handles hold the query and its parameters, so that no client can take those of
-another away. gRPC holds the connections; whatever a client sends ends in an error for that client alone.
+The server has no state of a client: a handle contains the query and its parameters, so that no client can read or
+drop those of another. An error of a request reaches its client alone.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from aggloom.runtime.asking.flight_tables import answer, is_about_tables, schema
 from aggloom.runtime.asking.snapshot import LiveSnapshots
 
 LOCAL = "127.0.0.1"
-_LARGEST_QUERY = 1 << 20
+_MAX_QUERY = 1 << 20
 _CREATE, _CLOSE = "CreatePreparedStatement", "ClosePreparedStatement"
 
 
 class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
-    """Serves snapshots from when it is made; port 0: one that is free.
+    """Serves snapshots; port 0: a free one.
 
-    credentials: who may ask; None: everybody on this machine. tls: certificate and key, in PEM. seconds, memory: that
-    a query may take.
+    credentials: of clients; None: no authentication. tls: certificate and key, in PEM. seconds, memory: the limits of a
+    query.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         scheme = "grpc+tls" if tls else "grpc"
         # The colons of an IPv6 address are not the one before the port.
         address = f"[{host}]" if ":" in host else host
-        more: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if credentials is not None:
-            more = {"auth_handler": OpenHandshake()}
-            more["middleware"] = {"credentials": CheckCredentials(credentials)}
+            options = {"auth_handler": OpenHandshake()}
+            options["middleware"] = {"credentials": CheckCredentials(credentials)}
         if tls is not None:
-            more["tls_certificates"] = [tls]
-        super().__init__(f"{scheme}://{address}:{port}", **more)
+            options["tls_certificates"] = [tls]
+        super().__init__(f"{scheme}://{address}:{port}", **options)
         # The port is known only once the server listens, as 0 lets the system choose.
         self.address = f"{scheme}://{address}:{self.port}"
 
@@ -69,11 +69,11 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
                 ticket, schema = bytes(descriptor.command), schema_of(name, message)
             else:
                 handle = _handle_of(name, message)
-                # The columns are found without running the query, which the ticket will do.
+                # The columns are known without running the query, which the ticket will do.
                 schema, _ = describe_query(self._snapshots.current(), _read_handle(handle)[0])
                 ticket = write_message("TicketStatementQuery", statement_handle=handle)
             endpoint = flight.FlightEndpoint(flight.Ticket(ticket), [])
-            # The sizes are not known before the query has run, and -1 says so.
+            # The numbers of rows and bytes: -1, as they are not known before the query has run.
             return flight.FlightInfo(schema, descriptor, [endpoint], -1, -1)
 
     def get_schema(self, context: Any, descriptor: Any) -> Any:
@@ -85,20 +85,20 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         with _errors_of_client():
             name, message = read_message(ticket.ticket)
             if is_about_tables(name):
-                answer_rows = answer(name, message, self._snapshots.current(), self._version)
+                rows = answer(name, message, self._snapshots.current(), self._version)
             else:
                 sql, parameters = _read_handle(_handle_of(name, message))
-                answer_rows = ask_live(self._snapshots, sql, parameters, **self._limits)
-            return flight.RecordBatchStream(answer_rows)
+                rows = ask_live(self._snapshots, sql, parameters, **self._limits)
+            return flight.RecordBatchStream(rows)
 
     def do_action(self, context: Any, action: Any) -> Iterator[Any]:
-        """Prepare a statement, or forget it, which needs no work."""
+        """Prepare a statement, or close it, which needs no work."""
         with _errors_of_client():
             if action.type not in (_CREATE, _CLOSE):
                 raise SqlError(f"Flight SQL: there is no action {action.type[:80]!r} here")
             _, message = read_message(action.body.to_pybytes())
             if action.type == _CLOSE:
-                # A handle contains the whole query, so there is nothing to forget.
+                # A handle contains the whole query, so there is nothing to release.
                 return iter(())
             sql = str(getattr(message, "query", ""))
             schema, count = describe_query(self._snapshots.current(), sql)
@@ -113,7 +113,7 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
             return iter([flight.Result(reply)])
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        """Bind the parameters of a prepared statement: its new handle holds them."""
+        """Bind the parameters of a prepared statement: they are in its new handle."""
         with _errors_of_client():
             name, message = read_message(bytes(descriptor.command or b""))
             if name != "CommandPreparedStatementQuery":
@@ -125,16 +125,16 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
             if table.num_rows != 1:
                 raise SqlError(f"give one row of parameters; these are {table.num_rows}")
             handle = _write_handle(sql, table)
-            bound = write_plain("DoPutPreparedStatementResult", prepared_statement_handle=handle)
-            writer.write(pa.py_buffer(bound))
+            result = write_plain("DoPutPreparedStatementResult", prepared_statement_handle=handle)
+            writer.write(pa.py_buffer(result))
 
     def list_actions(self, context: Any) -> list[tuple[str, str]]:
-        """The actions that there are."""
-        return [(_CREATE, "prepare a query"), (_CLOSE, "forget a prepared query")]
+        """The supported actions."""
+        return [(_CREATE, "prepare a query"), (_CLOSE, "close a prepared query")]
 
 
 def _handle_of(name: str, message: Any) -> bytes:
-    """The handle of the query that a command means; raises SqlError for one that means none."""
+    """The handle of a command's query; raises SqlError for a command without one."""
     if name == "CommandStatementQuery":
         return _write_handle(message.query, [])
     if name == "CommandPreparedStatementQuery":
@@ -152,21 +152,21 @@ def _write_handle(sql: str, parameters: pa.Table | list[Any]) -> bytes:
         with pa.ipc.new_stream(out, parameters.schema) as stream:
             stream.write_table(parameters)
         data = base64.b64encode(out.getvalue().to_pybytes()).decode()
-    # The server keeps no statements: they cannot pile up, and a handle is good after a restart.
+    # The server stores no statements: they cannot pile up, and a handle is valid after a restart.
     return json.dumps([sql, data]).encode()
 
 
 def _read_handle(handle: bytes) -> tuple[str, list[Any]]:
-    """The query of a handle, and the values of its parameters; raises SqlError for what is none."""
+    """The query of a handle, and the values of its parameters; raises SqlError for an invalid handle."""
     try:
         sql, data = json.loads(handle)
         # The handle comes back from a client, who may have changed it: it is checked as any other text.
-        if not isinstance(sql, str) or not isinstance(data, str) or len(sql) > _LARGEST_QUERY:
+        if not isinstance(sql, str) or not isinstance(data, str) or len(sql) > _MAX_QUERY:
             raise ValueError("no query")
         if not data:
             return sql, []
         table = pa.ipc.open_stream(base64.b64decode(data, validate=True)).read_all()
-        # Arrow does not check offsets by itself, and a wrong one reads memory that is not ours.
+        # Arrow does not check offsets by itself, and a wrong one reads foreign memory.
         table.validate(full=True)
         return sql, [column[0].as_py() for column in table.columns]
     except (ValueError, TypeError, IndexError, RecursionError, pa.ArrowException):
@@ -175,7 +175,7 @@ def _read_handle(handle: bytes) -> tuple[str, list[Any]]:
 
 @contextmanager
 def _errors_of_client() -> Iterator[None]:
-    """Turn errors of ours into those of Arrow that a driver shows; others are said without what they hold."""
+    """Turn an AggloomError into an error of Arrow that a driver shows; of any other error the class alone."""
     try:
         yield
     except AggloomError as error:

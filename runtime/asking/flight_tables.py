@@ -56,7 +56,7 @@ _NAME, _VERSION, _ARROW, _READ_ONLY = range(4)
 
 
 def is_about_tables(name: str) -> bool:
-    """Tell whether a command asks what there is."""
+    """Tell whether a command asks for metadata."""
     return name in _SCHEMAS or name == "CommandGetTables"
 
 
@@ -68,7 +68,7 @@ def schema_of(name: str, message: Any) -> pa.Schema:
 
 
 def answer(name: str, message: Any, snapshots: Mapping[str, Snapshot], version: str) -> pa.Table:
-    """The rows of an answer; version: of this server."""
+    """The rows of an answer to a command about metadata; version: of this server."""
     schema = schema_of(name, message)
     if name == "CommandGetCatalogs":
         return pa.table([[CATALOGUE]], schema=schema)
@@ -109,29 +109,26 @@ def _list_tables(message: Any, snapshots: Mapping[str, Snapshot], schema: pa.Sch
 
 
 def _list_facts(fact_numbers: list[int], version: str, schema: pa.Schema) -> pa.Table:
-    """The facts with these numbers; all, where none is asked for."""
+    """The facts with these numbers; all of them for an empty list."""
     texts = {_NAME: "aggloom", _VERSION: version, _ARROW: pa.__version__}
     numbers = [n for n in (*texts, _READ_ONLY) if not fact_numbers or n in fact_numbers]
-    words = [texts[n] for n in numbers if n in texts]
+    strings = [texts[n] for n in numbers if n in texts]
     flags = [True for n in numbers if n == _READ_ONLY]
     kinds = pa.array([0 if n in texts else 1 for n in numbers], pa.int8())
-    # A dense union has an offset within the child of each kind, which here are texts and flags only.
-    offsets = pa.array([*range(len(words)), *range(len(flags))], pa.int32())
-    children = [pa.array(words, _TEXT), pa.array(flags, pa.bool_())]
+    # A dense union has an offset within the child of each kind, which here are strings and flags only.
+    offsets = pa.array([*range(len(strings)), *range(len(flags))], pa.int32())
+    children = [pa.array(strings, _TEXT), pa.array(flags, pa.bool_())]
     # Kinds that no fact has still need an array, an empty one.
-    children += [pa.array([], _VALUE.field(place).type) for place in range(2, _VALUE.num_fields)]
-    fields = [_VALUE.field(place).name for place in range(_VALUE.num_fields)]
+    children += [pa.array([], _VALUE.field(kind).type) for kind in range(2, _VALUE.num_fields)]
+    fields = [_VALUE.field(kind).name for kind in range(_VALUE.num_fields)]
     values = pa.UnionArray.from_dense(kinds, offsets, children, fields)
     return pa.Table.from_arrays([pa.array(numbers, pa.uint32()), values], schema=schema)
 
 
 def _fits(name: str, message: Any, field: str) -> bool:
-    """Tell whether a name fits a pattern of LIKE, if the message has one."""
+    """Tell whether a name matches the LIKE pattern in a field of a message, if it has one."""
     if not message.HasField(field):
         return True
-    # Only these two signs have a meaning in LIKE; all others are themselves, also those of regular expressions.
-    pattern = "".join(
-        ".*" if sign == "%" else "." if sign == "_" else re.escape(sign)
-        for sign in getattr(message, field)
-    )
+    # LIKE has these two wildcards alone: characters of regular expressions are literal.
+    pattern = "".join({"%": ".*", "_": "."}.get(c, re.escape(c)) for c in getattr(message, field))
     return re.fullmatch(pattern, name, re.S) is not None

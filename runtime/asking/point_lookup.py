@@ -1,4 +1,4 @@
-"""The values that a query fixes for columns of its one table, by which most of the table need not be read."""
+"""The columns that a query compares with a constant, so that most of its table need not be read."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Equalities = Mapping[str, "str | int"]
 
 
 def find_equalities(sql: str) -> tuple[str, Equalities]:
-    """The table of a query over one table, and the columns that its WHERE holds to be one text or whole number.
+    """The table of a query over one table, and the columns that its WHERE requires to equal a text or whole number.
 
-    Where that cannot be said, the name is empty. The condition is evaluated all the same.
+    The name is empty for any other query. The condition is evaluated all the same.
 
     Example:
         >>> find_equalities("SELECT n FROM operator_0 WHERE customer = 'Ada' AND n > 3")
@@ -21,7 +21,7 @@ def find_equalities(sql: str) -> tuple[str, Equalities]:
     """
     try:
         query = parse_one(sql, dialect="duckdb")
-    # What sqlglot cannot read, DuckDB may. The query then reads every bucket, which is only slower.
+    # DuckDB may parse what sqlglot cannot. The query then reads every bucket, which is only slower.
     except (SqlglotError, RecursionError):
         return "", {}
     tables = list(query.find_all(exp.Table)) if isinstance(query, exp.Select) else []
@@ -34,13 +34,13 @@ def find_equalities(sql: str) -> tuple[str, Equalities]:
 
 
 def _equalities(condition: exp.Expression) -> Iterator[tuple[str, str | int]]:
-    """Yield each column that a conjunction holds to be a literal."""
-    # Under OR or NOT an equality says nothing about all rows, so only a conjunction is taken apart.
+    """Yield each column that a conjunction requires to equal a literal."""
+    # Under OR or NOT an equality need not hold for all rows, so only a conjunction is split.
     for part in condition.flatten() if isinstance(condition, exp.And) else [condition]:
         if not isinstance(part, exp.EQ):
             continue
         column, value = part.this, part.expression
-        # `'Ada' = customer` says the same.
+        # `'Ada' = customer` means the same.
         if isinstance(column, exp.Literal):
             column, value = value, column
         if isinstance(column, exp.Column) and isinstance(value, exp.Literal):

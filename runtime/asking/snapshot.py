@@ -1,4 +1,4 @@
-"""The tables of a checkpoint after one commit: its result, as sink `table` keeps it, and the rows of its operators.
+"""The tables of a checkpoint after one commit: its result, from sink `table`, and the rows of its operators.
 
 The query may run meanwhile. The sink is written before the commit. So if the table is one batch ahead, the reader waits
 for the commit, and reads the operators at the batch of the table.
@@ -26,23 +26,23 @@ from aggloom.runtime.inspection.look import Look, Opened, StatefulNode
 
 RESULT = "result"
 _OPERATOR = "operator_"
-_SECONDS = 5.0
-"""So long the commit of a batch that the sink has is waited for."""
+_COMMIT_SECONDS = 5.0
+"""The longest wait for the commit of the sink's batch."""
 _PAUSE = 0.005
 
 
 @dataclass(frozen=True)
-class AskedTable:
-    """A table of a snapshot: its name, and what it is, in words."""
+class SnapshotTable:
+    """A table of a snapshot; description: for people, such as the operator."""
 
     name: str
-    about: str
+    description: str
 
 
 class Snapshot:
-    """The tables of a checkpoint after one of its commits, each read when it is first asked for.
+    """The tables of a checkpoint after one of its commits, each read at its first use.
 
-    Raises CheckpointError where nothing is committed, or the sink has a batch that was never committed.
+    Raises CheckpointError if nothing is committed, or the sink has a batch that was never committed.
     """
 
     def __init__(self, checkpoint: str, *, trust: bool = False, spark: Any = None) -> None:
@@ -53,7 +53,7 @@ class Snapshot:
         self._lock = threading.RLock()
         self._looks: dict[str, Look] | None = None
         self._tables: dict[str, pa.Table] = {}
-        # The batch is fixed as soon as the snapshot is made, before any table is read.
+        # The batch is fixed here, before any table is read.
         self.batch = self._open()
 
     @property
@@ -62,7 +62,7 @@ class Snapshot:
         return _last_commit(self._root) == self.batch
 
     def _open(self) -> int:
-        """Read the result, and return the batch that it is of."""
+        """Read the result, and return its batch."""
         last = _last_commit(self._root)
         if last is None:
             raise CheckpointError(
@@ -78,9 +78,9 @@ class Snapshot:
         return batch
 
     def _await_commit(self, batch: int) -> None:
-        end = time.monotonic() + _SECONDS
-        # The result of batch 0 may be there before any commit: 0 for `no commit` would be taken for it.
-        while (_last_commit(self._root) or 0) < batch or _last_commit(self._root) is None:
+        end = time.monotonic() + _COMMIT_SECONDS
+        # No commit is not batch 0, whose result may exist before its commit.
+        while (last := _last_commit(self._root)) is None or last < batch:
             if time.monotonic() > end:
                 raise CheckpointError(
                     f"{self.checkpoint}: the table has batch {batch}, which is not committed: the query was killed "
@@ -88,20 +88,19 @@ class Snapshot:
                 )
             time.sleep(_PAUSE)
 
-    def list_tables(self) -> list[AskedTable]:
-        """The tables that there are, the result first."""
-        tables = [AskedTable(RESULT, "the result")] if RESULT in self._tables else []
-        return tables + [
-            AskedTable(name, look.description.operator) for name, look in self._operators().items()
-        ]
+    def list_tables(self) -> list[SnapshotTable]:
+        """The tables, the result first."""
+        tables = [SnapshotTable(RESULT, "the result")] if RESULT in self._tables else []
+        operators = self._operators().items()
+        return [*tables, *(SnapshotTable(n, look.description.operator) for n, look in operators)]
 
     def names(self) -> list[str]:
         """The names of the tables."""
         return [each.name for each in self.list_tables()]
 
     def names_in(self, sql: str) -> list[str]:
-        """The names of the tables that a text has as a word; operators are looked at only if it has one of theirs."""
-        # Words of the text are looked up and not its tables: too many is only slower, and comments do no harm.
+        """The names of the tables that are words of a text; operators are opened only if it has one of their names."""
+        # Words and not parsed tables: too many is only slower, and comments do no harm.
         words = set(re.findall(r"\w+", sql.casefold()))
         names = [RESULT] if RESULT in self._tables and RESULT in words else []
         if any(word.startswith(_OPERATOR) for word in words):
@@ -109,15 +108,15 @@ class Snapshot:
         return names
 
     def table(self, name: str, equalities: Equalities | None = None) -> pa.Table:
-        """The rows of a table; equalities: columns that have one value each, so that other rows may be left out."""
+        """The rows of a table; equalities: value by column, so that rows with other values may be left out."""
         with self._lock:
-            # A whole table is remembered, so later queries of this snapshot read no file.
+            # A whole table is cached, so later queries of this snapshot read no file.
             if name in self._tables:
                 return self._tables[name]
             look = self._operators()[name]
             bucket = _bucket_of(look, equalities or {})
             files = [each for each in look.files if bucket is None or each.bucket == bucket]
-            # An empty bucket has no file; any other bucket has the columns, and its rows fail the condition.
+            # An empty bucket has no file; any other bucket has the columns, and its rows do not match.
             rows = _contents(look, files or look.files[:1])
             # The rows of one bucket are not the table.
             if bucket is None:
@@ -125,7 +124,7 @@ class Snapshot:
             return rows
 
     def _operators(self) -> Mapping[str, Look]:
-        """A look at each operator, by the name of its table."""
+        """The Look of each operator, by the name of its table."""
         with self._lock:
             if self._looks is None:
                 self._looks = {
@@ -139,7 +138,7 @@ class Snapshot:
         try:
             operators = reader.operators()
         except CheckpointError:
-            # A query without state has a result alone.
+            # A query without state has only a result.
             return []
         return [
             look
@@ -154,7 +153,7 @@ def _last_commit(root: Path) -> int | None:
 
 
 def _contents(look: Look, files: list[Any]) -> pa.Table:
-    """The rows that an operator holds in some buckets."""
+    """The rows of an operator's state in some buckets."""
     parts = []
     for stored in look.checkpoint.buckets(look.stored.number, look.batch, files):
         fragment = Opened(stored, look.trust, look.part).rebuild()
@@ -163,7 +162,7 @@ def _contents(look: Look, files: list[Any]) -> pa.Table:
 
 
 def with_own_names(table: pa.Table) -> pa.Table:
-    """The table under names that are different, also to SQL, which does not distinguish cases."""
+    """The table with unique column names, also for SQL, which does not distinguish cases."""
     counts: dict[str, int] = {}
     names = []
     for name in table.column_names:
@@ -173,7 +172,7 @@ def with_own_names(table: pa.Table) -> pa.Table:
 
 
 def _bucket_of(look: Look, equalities: Equalities) -> int | None:
-    """The one bucket in which rows with these values lie; None where it does not follow from them."""
+    """The bucket of all rows with these values; None if it does not follow from them."""
     spread = list(look.description.spread)
     fields = {field.name: field for field in look.description.key_fields}
     values = {name.casefold(): value for name, value in equalities.items()}
@@ -188,7 +187,7 @@ def _bucket_of(look: Look, equalities: Equalities) -> int | None:
             if isinstance(value, str)
             else pa.types.is_integer(field.type)
         )
-        # A value of another type is compared by its rules (1 = 1.0), but has another hash.
+        # A value of another type may be equal (1 = 1.0), but has another hash.
         if not fits:
             return None
         try:
@@ -200,7 +199,7 @@ def _bucket_of(look: Look, equalities: Equalities) -> int | None:
 
 
 class LiveSnapshots:
-    """Checkpoints by name, each opened anew after a commit."""
+    """Checkpoints by name, of which each is opened anew after a commit."""
 
     def __init__(
         self, checkpoints: Mapping[str, str], trust: bool = False, spark: Any = None
@@ -210,14 +209,14 @@ class LiveSnapshots:
         self._opened: dict[str, Snapshot] = {}
 
     def current(self) -> dict[str, Snapshot]:
-        """A snapshot of the last commit of each; raises CheckpointError and its kin."""
+        """A snapshot of the last commit of each; raises CheckpointError and its subclasses."""
         return {name: self._open(name) for name in self._checkpoints}
 
     def _open(self, name: str) -> Snapshot:
         with self._lock:
-            # One look at the commits shows whether all that was read before is still the newest.
-            known = self._opened.get(name)
-            if known is None or not known.is_last:
+            # Listing the commits shows whether the open snapshot is still the newest.
+            snapshot = self._opened.get(name)
+            if snapshot is None or not snapshot.is_last:
                 self._opened[name] = Snapshot(
                     self._checkpoints[name], trust=self._trust, spark=self._spark
                 )

@@ -174,7 +174,7 @@ def test_a_batch_that_never_came_to_its_commit_is_no_answer(
     write_files(tmp_path / "in", random_changes(1, 30), 3)
     run_to_end(job_over(tmp_path / "in", "sums", tmp_path / "state"))
     (tmp_path / "state" / "commits" / "2").unlink()
-    monkeypatch.setattr("aggloom.runtime.asking.snapshot._SECONDS", 0.05)
+    monkeypatch.setattr("aggloom.runtime.asking.snapshot._COMMIT_SECONDS", 0.05)
     with pytest.raises(CheckpointError, match="batch 2, which is not committed"):
         Snapshot(str(tmp_path / "state"))
     (tmp_path / "state" / TABLE_FILE).unlink()
