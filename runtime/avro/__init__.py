@@ -1,1 +1,1 @@
-"""Avro in messages as Confluent frames them: the registry of schemas, schemas as they were written, values by them."""
+"""Avro in messages with Confluent's frame: the client of the schema registry, schemas, values."""

@@ -1,4 +1,4 @@
-"""A client of a schema registry: schemas by their ids, which it asks for once in a process, and new ones."""
+"""A client of a schema registry: reads schemas by id, once in a process, and registers new ones."""
 
 from __future__ import annotations
 
@@ -22,28 +22,29 @@ from aggloom.runtime.avro.settings import SchemaRegistry, check_files
 _TYPE = "application/vnd.schemaregistry.v1+json"
 _UNKNOWN = (40401, 40402, 40403)
 """The codes of a subject, a version and a schema that a registry does not have."""
-_LATER = (408, 425, 429, 500, 502, 503, 504)
-_LONGEST = 16 << 20
+_RETRIED = (408, 425, 429, 500, 502, 503, 504)
+_MAX_BYTES = 16 << 20
 _FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0
-_SHOWN = 200
-# A topic full of one bad message does not ask for each; whoever registers the schema is heard soon enough.
-_UNKNOWN_FOR, _UNKNOWN_KEPT = 5.0, 10_000
+_MAX_TEXT = 200
+# An unknown id is requested again after some seconds: not for each message of a topic full of it, but soon enough after
+# somebody registers its schema.
+_UNKNOWN_SECONDS, _MAX_UNKNOWN = 5.0, 10_000
 
 
 class UnknownSchemaError(LookupError):
-    """An id that the registry does not have."""
+    """Raised for an id that the registry does not have."""
 
 
 class IncompatibleSchemaError(ValueError):
-    """A schema that the registry does not take for a subject; the text is its reason."""
+    """Raised for a schema that the registry refuses for a subject; the text is its reason."""
 
 
-class _NotNow(Exception):
-    """A failure that may be over at the next try."""
+class _TemporaryError(Exception):
+    """Raised for a failure that may be over at the next attempt."""
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """Goes nowhere else: the password is for this host."""
+    """Follows no redirect: the password is for this host."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -56,12 +57,12 @@ def client_of(registry: SchemaRegistry) -> Client:
 
 
 class Client:
-    """Asks a registry; what it says of an id is true for ever, so that it is asked once."""
+    """Sends requests to a registry; the schema of an id never changes, so it is requested once."""
 
     def __init__(self, registry: SchemaRegistry) -> None:
         self.registry = registry
         self._opener: OpenerDirector | None = None
-        # One counter for all requests: the URL that failed last is not the first that the next request asks.
+        # One counter for all requests: the next request does not begin with the URL that failed last.
         self._first = 0
         self._unknown: dict[int, float] = {}
         self._registered: dict[tuple[str, str], int] = {}
@@ -69,7 +70,7 @@ class Client:
         self._versions: dict[tuple[str, int], tuple[str, tuple[str, ...]]] = {}
 
     def schema(self, number: int) -> tuple[str, tuple[str, ...]]:
-        """The schema of an id as text, and those that it refers to.
+        """The schema of an id as text, and the schemas that it references.
 
         Raises UnknownSchemaError, NotASchema for one that is not Avro's, and SchemaRegistryError.
         """
@@ -79,20 +80,20 @@ class Client:
             try:
                 answer = self._ask(f"/schemas/ids/{number}", unknown=True)
             except UnknownSchemaError:
-                # Forgotten all at once: memory stays bounded, at the price of one more request for each of them.
-                if len(self._unknown) >= _UNKNOWN_KEPT:
+                # Cleared as a whole: memory stays bounded, at the cost of one more request for each of them.
+                if len(self._unknown) >= _MAX_UNKNOWN:
                     self._unknown.clear()
-                self._unknown[number] = time.monotonic() + _UNKNOWN_FOR
+                self._unknown[number] = time.monotonic() + _UNKNOWN_SECONDS
                 raise
-            self._schemas[number] = self._whole(answer, f"schema {number}")
+            self._schemas[number] = self._resolve(answer, f"schema {number}")
         return self._schemas[number]
 
     def register(self, subject: str, schema: Mapping[str, Any]) -> int:
-        """The id of a schema under a subject, where it is registered if it is not.
+        """Register a schema under a subject, and return its id.
 
         Raises IncompatibleSchemaError and SchemaRegistryError.
         """
-        # The text is the key: columns keep their order, so that equal schemas are equal texts.
+        # The text is the key: columns have a fixed order, so that equal schemas are equal texts.
         text = json.dumps(schema)
         if (subject, text) not in self._registered:
             body = json.dumps({"schema": text}).encode()
@@ -103,7 +104,7 @@ class Client:
         return self._registered[subject, text]
 
     def newest(self, subject: str) -> tuple[str, tuple[str, ...]] | None:
-        """The newest schema of a subject as text, and those that it refers to; None if there is no such subject.
+        """The newest schema of a subject as text, and the schemas that it references; None without such a subject.
 
         Raises NotASchema for one that is not Avro's, and SchemaRegistryError.
         """
@@ -112,10 +113,10 @@ class Client:
             answer = self._ask(path, unknown=True)
         except UnknownSchemaError:
             return None
-        return self._whole(answer, f"the newest version of {subject}")
+        return self._resolve(answer, f"the newest version of {subject}")
 
     def find_conflict(self, subject: str, schema: Mapping[str, Any]) -> str | None:
-        """Return the registry's reason why a subject would not take a schema; None if it would.
+        """Return the registry's reason for refusing a schema for a subject; None if it would accept it.
 
         Nothing is registered. Raises SchemaRegistryError.
         """
@@ -131,8 +132,8 @@ class Client:
             return None
         return _line("; ".join(map(str, answer.get("messages") or ())) or "it is not compatible")
 
-    def _whole(self, answer: Mapping[str, Any], what: str) -> tuple[str, tuple[str, ...]]:
-        """A schema as the registry tells it, with all that it refers to before what refers to it."""
+    def _resolve(self, answer: Mapping[str, Any], what: str) -> tuple[str, tuple[str, ...]]:
+        """The schema of an answer, and all schemas that it references, each before those that reference it."""
         kind = answer.get("schemaType") or "AVRO"
         text = answer.get("schema")
         if kind != "AVRO":
@@ -142,7 +143,7 @@ class Client:
         referenced: list[str] = []
         for subject, version in self._references(answer):
             own, before = self._version(subject, version)
-            # Before what refers to them: a parser that takes them in this order meets no name that it does not know.
+            # In this order a parser meets no name that it does not know.
             referenced += [one for one in (*before, own) if one not in referenced]
         return text, tuple(referenced)
 
@@ -157,27 +158,30 @@ class Client:
         if (subject, version) not in self._versions:
             answer = self._ask(f"/subjects/{quote(subject, safe='')}/versions/{version}")
             what = f"version {version} of {subject}"
-            self._versions[subject, version] = self._whole(answer, what)
+            self._versions[subject, version] = self._resolve(answer, what)
         return self._versions[subject, version]
 
     def _ask(
         self, path: str, body: bytes | None = None, unknown: bool = False
     ) -> Mapping[str, Any]:
-        """Return the registry's answer; raises SchemaRegistryError once each URL has failed as often as it may."""
+        """Return the registry's answer; raises SchemaRegistryError after all attempts at every URL have failed.
+
+        unknown: raise UnknownSchemaError for the codes of a missing subject, version or schema.
+        """
         urls = self.registry.urls
         wait, reason = _FIRST_WAIT, ""
         for attempt in range(self.registry.attempts):
             if attempt:
-                # A random part of the wait: workers that failed together do not come back together.
+                # A random part of the wait: workers that failed together do not all retry at one time.
                 time.sleep(wait * random.uniform(0.5, 1))
                 wait = min(2 * wait, _LONGEST_WAIT)
             for _ in urls:
                 url = urls[self._first % len(urls)]
                 try:
                     return self._answer(url, path, body, unknown)
-                except _NotNow as failure:
+                except _TemporaryError as failure:
                     reason = str(failure)
-                    # The one that answered last is asked first.
+                    # The next request begins with another URL.
                     self._first += 1
         tries = f"{self.registry.attempts} tries"
         why = f"{reason}, {tries}; see that it runs, and that workers reach it"
@@ -192,8 +196,8 @@ class Client:
         try:
             request = Request(url + path, body, headers)
             with self._opener.open(request, timeout=self.registry.timeout) as answer:
-                # As much as a schema may have: an answer without an end would fill the memory of the worker.
-                return self._parse_answer(url, answer.read(_LONGEST))
+                # Bounded: an endless answer would fill the memory of the worker.
+                return self._parse_answer(url, answer.read(_MAX_BYTES))
         except HTTPError as error:
             self._raise_refusal(url, error, unknown, body is not None)
         except (OSError, HTTPException) as error:
@@ -202,24 +206,24 @@ class Client:
                 why = f"its certificate is not trusted ({reason.verify_message}); give the CA's as ca_file"
                 self._fail(url, why)
             text = "no answer in time" if isinstance(reason, TimeoutError) else _line(reason)
-            raise _NotNow(f"cannot be reached ({text})") from None
+            raise _TemporaryError(f"cannot be reached ({text})") from None
         except ValueError as error:
-            # Such as a host's name that is none.
+            # Such as an invalid host name.
             self._fail(url, f"cannot be asked ({_line(error)})")
 
     def _raise_refusal(self, url: str, error: HTTPError, unknown: bool, writes: bool) -> NoReturn:
-        """Raise the exception that an answer with an error means."""
+        """Raise the exception for an answer with an HTTP error."""
         try:
-            answer = json.loads(error.read(_LONGEST))
+            answer = json.loads(error.read(_MAX_BYTES))
         except (ValueError, OSError, HTTPException):
             answer = None
         answer = answer if isinstance(answer, dict) else {}
         code, message = answer.get("error_code"), _line(answer.get("message") or error.reason)
-        if error.code in _LATER:
-            raise _NotNow(f"answers {error.code} ({message})") from None
+        if error.code in _RETRIED:
+            raise _TemporaryError(f"answers {error.code} ({message})") from None
         if unknown and code in _UNKNOWN:
             raise UnknownSchemaError(message) from None
-        # 409 is a schema that is not compatible, 422 one that the registry takes for none.
+        # 409 is an incompatible schema, 422 an invalid one.
         if writes and error.code in (409, 422):
             raise IncompatibleSchemaError(message) from None
         if error.code in (401, 403):
@@ -227,7 +231,7 @@ class Client:
                 url,
                 f"answers {error.code} ({message}); give user_info or token, and see what they may read",
             )
-        # Not followed, since the password would go along to another host.
+        # Not followed, since the password would go to another host.
         if 300 <= error.code < 400:
             self._fail(url, f"sends on to another place ({error.code}); give that as url")
         self._fail(url, f"answers {error.code} ({message}); is the URL right, path and all?")
@@ -250,7 +254,7 @@ class Client:
         return {}
 
     def _make_opener(self) -> OpenerDirector:
-        """Return the opener of URLs: with the certificates that are trusted, and the client's own."""
+        """Return the opener of URLs, with the trusted certificates and the client's own."""
         check_files(self.registry)
         own = self.registry.certificate_file
         try:
@@ -267,5 +271,5 @@ class Client:
 
 
 def _line(message: Any) -> str:
-    """Return somebody else's words in one line."""
-    return " ".join(str(message).split())[:_SHOWN]
+    """Return a foreign text in one line, cut."""
+    return " ".join(str(message).split())[:_MAX_TEXT]

@@ -1,4 +1,4 @@
-"""Rows in Avro: the schema of a table's columns, by Avro's own logical types, and their values in Confluent's frame."""
+"""Rows in Avro: the schema of a table's columns, with Avro's own logical types, and values in Confluent's frame."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Converter = Callable[[Any], Any]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TIME = {"type": "long", "logicalType": "time-micros"}
 _INSTANT = {"type": "long", "logicalType": "timestamp-micros"}
-_CLOCK = {"type": "long", "logicalType": "local-timestamp-micros"}
+_WALL_CLOCK = {"type": "long", "logicalType": "local-timestamp-micros"}
 
 
 def record(name: str, columns: pa.Schema, space: str | None = None) -> Schema:
-    """The schema of rows: each column may be NULL; raises SpecError for what Avro has no name or type for."""
+    """The schema of rows, of which each column may be NULL; raises SpecError for a name or type that Avro lacks."""
     fields = []
     for field in columns:
         if not _NAME.fullmatch(field.name):
@@ -41,12 +41,12 @@ def record(name: str, columns: pa.Schema, space: str | None = None) -> Schema:
                 "default": None,
             }
         )
-    own = {"type": "record", "name": name, "fields": fields}
-    return own if space is None else {**own, "namespace": space}
+    schema = {"type": "record", "name": name, "fields": fields}
+    return schema if space is None else {**schema, "namespace": space}
 
 
 def namespace(topic: str) -> str:
-    """A namespace of Avro's that is called as a topic is, as far as it may be."""
+    """The namespace of Avro for a topic: its name, with _ for characters that Avro does not allow."""
     parts = (re.sub(r"\W", "_", part, flags=re.ASCII) for part in topic.split("."))
     return ".".join(f"_{part}" if not part or part[0].isdigit() else part for part in parts)
 
@@ -72,7 +72,7 @@ def frame_values(registry: SchemaRegistry, subject: str, schema: Schema) -> Call
 
 
 def row_maker(columns: pa.Schema) -> Callable[[Sequence[Any]], Mapping[str, Any]]:
-    """Return a function that makes of a row's values, as Arrow gives them, the record that the library writes."""
+    """Return a function from a row's values, as Arrow has them in Python, to the record that the library writes."""
     converters = [(field.name, _make_converter(field.type)) for field in columns]
 
     def row(values: Sequence[Any]) -> Mapping[str, Any]:
@@ -108,7 +108,7 @@ def _type(dtype: pa.DataType, name: str) -> Any:
     if pt.is_time(dtype):
         return _TIME
     if pt.is_timestamp(dtype):
-        return _INSTANT if dtype.tz else _CLOCK
+        return _INSTANT if dtype.tz else _WALL_CLOCK
     if pt.is_map(dtype) and pt.is_string(dtype.key_type):
         return {"type": "map", "values": _nullable(dtype.item_type, name)}
     if pt.is_list(dtype) or pt.is_large_list(dtype):
@@ -120,10 +120,10 @@ def _type(dtype: pa.DataType, name: str) -> Any:
 
 
 def _make_converter(dtype: pa.DataType) -> Converter | None:
-    """Return the function that changes values of a type for the library; None where it takes them as they are."""
+    """Return the function that converts values of a type for the library; None if it needs no conversion."""
     if pt.is_map(dtype):
         item = _make_converter(dtype.item_type)
-        # Arrow gives the entries of a map as pairs, and the library takes a dictionary.
+        # Arrow has the entries of a map as pairs, and the library expects a dictionary.
         return lambda value: {n: v if item is None or v is None else item(v) for n, v in value}
     if pt.is_list(dtype) or pt.is_large_list(dtype):
         part = _make_converter(dtype.value_type)

@@ -1,7 +1,7 @@
-"""A schema as it was written: what the library reads bodies by, and what each value in them means.
+"""The schema of a message's writer: the form by which the library reads bodies, and the meaning of each value.
 
-The library gets the bare types alone, so that it hands out numbers and bytes as they are: a time or a decimal it would
-make of them is not of the column's type, and some there are none of in Python.
+The library gets types without logical types, so that it returns bare numbers and bytes: the times and decimals that it
+would make of them are not of the column's type, and Python has no value for some of them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _LOGICAL = {
     ),
     **dict.fromkeys(("timestamp-nanos", "local-timestamp-nanos"), "io.debezium.time.NanoTimestamp"),
 }
-"""Avro's own logical types, by the names that Kafka Connect has for the same numbers."""
+"""Kafka Connect's names of Avro's logical types: the same numbers mean the same."""
 _CARRIED = {
     "decimal": ("bytes", "fixed"),
     "date": ("int",),
     "time-millis": ("int",),
 }
-"""Types that carry some logical types; the others are carried by long. Elsewhere the word means nothing, as in Avro."""
+"""The types that may have a logical type; for others it is long. On any other type it is ignored, as in Avro."""
 
 
 class NotASchema(Exception):
@@ -38,10 +38,10 @@ class NotASchema(Exception):
 
 @dataclass(frozen=True)
 class SchemaNode:
-    """A type: its kind by Avro's word, the name of what it means, and what it is made of.
+    """A type of Avro and its meaning.
 
-    kind: a union of a type and null is that type; "union" is one of several. scale: of a decimal. items: of an array
-    or a map. fields: of a record, by name.
+    kind: Avro's word for it; a union of a type and null is that type, "union" one of several types. name: Kafka
+    Connect's name of its meaning. scale: of a decimal. items: of an array or a map. fields: of a record, by name.
     """
 
     kind: str
@@ -53,14 +53,14 @@ class SchemaNode:
 
 @dataclass(frozen=True)
 class WriterSchema:
-    """A schema: what values mean by it, and what the library reads them by."""
+    """A writer's schema. node: the meaning of its values. parsed: the form by which the library reads them."""
 
     node: SchemaNode
     parsed: Any
 
 
 def parse_schema(text: str, before: Iterable[str] = ()) -> WriterSchema:
-    """A schema as text; before: those that it refers to. Raises NotASchema for what is none that can be read."""
+    """Parse a schema; before: the schemas that it references. Raises NotASchema."""
     from fastavro import parse_schema
 
     try:
@@ -74,21 +74,21 @@ def parse_schema(text: str, before: Iterable[str] = ()) -> WriterSchema:
     except RecursionError:
         raise NotASchema("a schema of Avro that is nested too deep") from None
     except Exception as error:
-        # What is no schema fails in as many ways as there are.
+        # The library raises errors of many types for an invalid schema.
         raise NotASchema(f"no schema of Avro ({type(error).__name__}: {error})") from None
 
 
 class _Names:
-    """The named types of a schema: those that others defined, and those that it defines itself."""
+    """The named types of a schema: those of the schemas that it references, and its own."""
 
     def __init__(self) -> None:
         self._others: dict[str, tuple[Any, str]] = {}
         self._types: dict[str, tuple[str, SchemaNode]] = {}
-        # Records on the way down to here: one that is within itself has no end as columns.
+        # The records around the current type: a recursive one has no end as columns.
         self._open: set[str] = set()
 
     def collect(self, schema: Any, space: str) -> None:
-        """Take in the named types of a schema that is referred to."""
+        """Collect the named types of a referenced schema."""
         if isinstance(schema, list):
             for each in schema:
                 self.collect(each, space)
@@ -106,7 +106,7 @@ class _Names:
                 self.collect(kind, space)
 
     def walk(self, schema: Any, space: str) -> tuple[Any, SchemaNode]:
-        """A schema in bare types, and what it means."""
+        """The schema without logical types, and its meaning."""
         if isinstance(schema, list):
             return self._union(schema, space)
         if isinstance(schema, str):
@@ -139,7 +139,7 @@ class _Names:
 
     def _union(self, branches: list[Any], space: str) -> tuple[Any, SchemaNode]:
         pairs = [self.walk(each, space) for each in branches]
-        # A union with null says that a value may be NULL, which every column may be.
+        # Null in a union means that a value may be NULL, as in every column.
         valued = [node for _, node in pairs if node.kind != "null"]
         several = SchemaNode("union") if valued else SchemaNode("null")
         return [bare for bare, _ in pairs], valued[0] if len(valued) == 1 else several
@@ -150,27 +150,22 @@ class _Names:
             raise NotASchema(f"a schema whose {full} is in itself")
         self._open.add(full)
         inner = full.rpartition(".")[0]
-        types_of_fields = {
-            each["name"]: self.walk(each["type"], inner) for each in schema["fields"]
-        }
-        # Only while it is walked: the same record may be in two fields of another.
+        types = {each["name"]: self.walk(each["type"], inner) for each in schema["fields"]}
+        # Open only while it is walked: the same record may be in two fields of another.
         self._open.discard(full)
-        fields = [{"name": name, "type": bare} for name, (bare, _) in types_of_fields.items()]
-        node = SchemaNode(
-            "record",
-            _find_meaning(schema)[0],
-            fields={n: one for n, (_, one) in types_of_fields.items()},
-        )
+        fields = [{"name": name, "type": bare} for name, (bare, _) in types.items()]
+        nodes = {name: node for name, (_, node) in types.items()}
+        node = SchemaNode("record", _find_meaning(schema)[0], fields=nodes)
         return self._define(full, {"type": "record", "fields": fields}, node), node
 
     def _define(self, full: str, bare: dict[str, Any], node: SchemaNode) -> dict[str, Any]:
-        """A type under a name of its own: the writer's need not be one that the library takes."""
+        """Define a type under a name of ours: the library may refuse the writer's name."""
         own = f"N{len(self._types)}"
         self._types[full] = own, node
         return {"name": own, **bare}
 
     def _find_type(self, name: str, space: str) -> tuple[Any, SchemaNode]:
-        """A type by its name, which is in the same namespace, or in none."""
+        """The type of a name, which is in the same namespace, or in none."""
         for full in dict.fromkeys((_full(name, space), name)):
             if full in self._open:
                 raise NotASchema(f"a schema whose {full} is in itself")
@@ -187,9 +182,9 @@ def _full(name: str, space: str | None) -> str:
 
 
 def _find_meaning(schema: Mapping[str, Any]) -> tuple[str | None, int]:
-    """Return the meaning of a type's values, by Kafka Connect's name for it, and the scale of a decimal."""
+    """Return Kafka Connect's name of the meaning of a type's values, and the scale of a decimal."""
     name, logical = schema.get("connect.name"), schema.get("logicalType")
-    # A name of Kafka Connect's says more than Avro's own, which cannot tell Debezium's types apart.
+    # Kafka Connect's name is more exact than Avro's, which does not distinguish Debezium's types.
     if name is None and schema["type"] in _CARRIED.get(str(logical), ("long",)):
         name = _LOGICAL.get(str(logical))
     parameters = schema.get("connect.parameters") or {}

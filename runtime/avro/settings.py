@@ -1,4 +1,4 @@
-"""The settings of a schema registry: its address and credentials; secrets never appear in a text of them."""
+"""The settings of a schema registry: its address and credentials, without secrets in its texts."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _JAVA = (".jks", ".p12", ".pfx", ".keystore", ".truststore")
 class SchemaRegistry:
     """A schema registry with Confluent's interface.
 
-    urls: several are tried in turn. user_info: USER:PASSWORD of basic authentication. token: a bearer's. ca_file:
-    certificates (PEM) that are trusted. certificate_file: the client's certificate and key (PEM); its key's password.
-    timeout: how many seconds to wait for an answer. attempts: how often each URL is asked before that is an error.
+    urls: tried in turn. user_info: USER:PASSWORD of basic authentication. token: a bearer's. ca_file: trusted
+    certificates (PEM). certificate_file: the client's certificate and key (PEM). certificate_password: of that key.
+    timeout: seconds to wait for an answer. attempts: requests to each URL before an error.
     """
 
     urls: tuple[str, ...]
@@ -48,7 +48,7 @@ _SECRETS = ("user_info", "token", "certificate_password")
 
 
 def schema_registry(registry: Any) -> SchemaRegistry:
-    """The registry of a URL, of several with commas, or of a mapping; raises SpecError, which tells no secrets."""
+    """The registry of a URL, of several with commas, or of a mapping; raises SpecError, without secrets in its text."""
     if isinstance(registry, SchemaRegistry):
         return registry
     settings = dict(registry) if isinstance(registry, Mapping) else {"url": registry}
@@ -76,7 +76,7 @@ def schema_registry(registry: Any) -> SchemaRegistry:
 
 
 def _secret(name: str, value: Any) -> Any:
-    """Return a secret: as it is given, or {"env": NAME} from the environment, so that no file of a job has it."""
+    """Return a secret, or for {"env": NAME} a variable of the environment, so that no file of a job contains it."""
     if not isinstance(value, Mapping):
         return value
     variable = value.get("env")
@@ -92,13 +92,13 @@ def _secret(name: str, value: Any) -> Any:
 
 
 def _check(options: Mapping[str, Any]) -> None:
-    """Raise SpecError for what cannot be said together, or not so."""
+    """Raise SpecError for options that exclude each other, and for invalid ones."""
     user, token = options.get("user_info"), options.get("token")
     if user is not None and token is not None:
         raise SpecError(f"{_WHERE}: user_info and token are both given; leave one out")
     if user is not None and (":" not in user or not user.isprintable()):
         raise SpecError(f"{_WHERE}: user_info must read USER:PASSWORD")
-    # A line's end would begin another header of the request.
+    # A line break would begin another header of the request.
     if token is not None and not _PLAIN.fullmatch(token):
         raise SpecError(f"{_WHERE}: token has characters that no token has, such as a line's end")
     if "certificate_password" in options and "certificate_file" not in options:
@@ -125,13 +125,13 @@ def _urls(setting: Any) -> tuple[tuple[str, ...], str | None]:
     urls, users = [], set()
     for each in listed:
         parts = _split_url(each.strip())
-        user, at, place = parts.netloc.rpartition("@")
+        user, at, host = parts.netloc.rpartition("@")
         if at:
-            # Without percent signs, as the header of basic authentication has a password.
+            # Decoded, as the header of basic authentication has no percent signs.
             users.add(unquote(user))
-        # Without the user: it is shown in messages.
-        url = urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", ""))
-        if parts.scheme not in ("http", "https") or not place or parts.query or parts.fragment:
+        # Without the user, since messages show the URL.
+        url = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
+        if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
             raise SpecError(f"{_WHERE}: {url!r} is no URL such as 'https://registry:8081'")
         urls.append(url)
     if len(users) > 1:
@@ -150,7 +150,7 @@ def _split_url(url: str) -> SplitResult:
 
 
 def _number(name: str, value: Any) -> float | int:
-    """A number above 0, which a command line gives as text."""
+    """A number above 0, which a command line has as text."""
     try:
         number = float(value) if name == "timeout" else int(value)
     except (TypeError, ValueError):
@@ -163,7 +163,7 @@ def _number(name: str, value: Any) -> float | int:
 
 
 def check_files(registry: SchemaRegistry) -> None:
-    """Raise SpecError for files of certificates that are not there."""
+    """Raise SpecError for missing files of certificates."""
     for name in _FILES:
         path = getattr(registry, name)
         if path is not None and not Path(path).is_file():

@@ -1,7 +1,7 @@
-"""The schema that a subject of a registry has, compared with the one that is about to be written.
+"""The schema of a registry's subject, compared with the schema of a sink.
 
-A registry compares types by Avro's rules, which pass over logical types: by a schema of its own a reader would take
-microseconds for milliseconds, or a decimal of another scale, without an error. So fields that both schemas have must
+A registry compares types by Avro's rules, which ignore logical types: a reader with its own schema would read
+microseconds as milliseconds, or a decimal with another scale, without an error. So fields that both schemas have must
 mean the same.
 """
 
@@ -36,9 +36,9 @@ _IN_SQL = {
 
 
 def check_subject(registry: SchemaRegistry, subject: str, schema: Mapping[str, Any]) -> None:
-    """Raise SinkError where a subject's newest schema does not go with one; nothing is registered.
+    """Raise SinkError where a schema is incompatible with a subject's newest one; nothing is registered.
 
-    Raises SchemaRegistryError where the registry does not answer.
+    Raises SchemaRegistryError if the registry does not answer.
     """
     client = client_of(registry)
     where = f"schema registry {registry}: subject {subject}"
@@ -51,7 +51,7 @@ def check_subject(registry: SchemaRegistry, subject: str, schema: Mapping[str, A
         raise SinkError(
             f"{where}: its schema cannot be read ({error}). Write to another topic, or delete the subject"
         ) from None
-    # Rows are in an envelope twice.
+    # Each once: an envelope has the fields of a row twice.
     differences = dict.fromkeys(_differences(_expand_names(schema, {}), registered, ""))
     if differences:
         raise SinkError(
@@ -64,7 +64,7 @@ def check_subject(registry: SchemaRegistry, subject: str, schema: Mapping[str, A
 
 
 def incompatible(registry: SchemaRegistry, subject: str, reason: str) -> SinkError:
-    """The error for a schema that a registry does not take for a subject, with its reason."""
+    """The error for a schema that a registry refuses for a subject, with its reason."""
     return SinkError(
         f"schema registry {registry}: subject {subject} does not take the schema of the result ({reason}). Keep to "
         "what its compatibility allows, loosen that, or write to another topic."
@@ -72,27 +72,24 @@ def incompatible(registry: SchemaRegistry, subject: str, reason: str) -> SinkErr
 
 
 def _read_schema(text: str, before: Iterable[str]) -> Any:
-    """A schema as text, in which each type stands where it is used; raises NotASchema.
-
-    before: the schemas that it refers to.
-    """
+    """The schema of a text with its named types expanded; before: the schemas that it references. Raises NotASchema."""
     try:
         named: dict[str, Any] = {}
         for each in before:
             library().parse_schema(json.loads(each), named_schemas=named)
         return _expand_names(json.loads(text), named)
     except Exception as error:
-        # What is no schema fails in as many ways as there are.
+        # The library raises errors of many types for an invalid schema.
         raise NotASchema(f"{type(error).__name__}: {error}") from None
 
 
 def _expand_names(schema: Any, named: dict[str, Any]) -> Any:
-    """A schema in which each type stands where it is used."""
+    """A schema with its named types expanded where they are used."""
     return library().parse_schema(schema, named_schemas=named, expand=True, _write_hint=False)
 
 
 def _differences(own: Any, registered: Any, path: str) -> Iterator[str]:
-    """The differences of two schemas in what both have, each with its field and what to do; path: of the field."""
+    """Yield the differences of the fields that two schemas share, with the fix; path: of the field."""
     own, own_null = _without_null(own)
     registered, registered_null = _without_null(registered)
     field = f"field {path!r}" if path else "the whole"
@@ -109,11 +106,11 @@ def _differences(own: Any, registered: Any, path: str) -> Iterator[str]:
         return
     kind = own["type"] if isinstance(own, dict) else own
     if kind == "record":
-        # Fields that only one side has are left to the registry, whose rules are about them.
+        # The registry's own rules are about fields that only one side has.
         others = {each["name"]: each["type"] for each in registered["fields"]}
         for each in own["fields"]:
             if each["name"] in others:
-                # The rows of an envelope are the result's: their columns are called as in the query.
+                # The rows of an envelope are the result's: messages name their columns as the query does.
                 is_row = own["name"].rpartition(".")[2] == ENVELOPE and each["name"] in ROWS
                 inner = "" if is_row else f"{path}.{each['name']}" if path else each["name"]
                 yield from _differences(each["type"], others[each["name"]], inner)
@@ -131,7 +128,7 @@ def _without_null(schema: Any) -> tuple[Any, bool]:
 
 
 def _type_name(schema: Any) -> str:
-    """A type with all by which its values are read: the name of a decimal has its digits."""
+    """The name of a type with everything that changes the meaning of its values, such as the digits of a decimal."""
     if isinstance(schema, list):
         return f"one of {', '.join(map(_type_name, schema))}"
     if isinstance(schema, str):
@@ -146,7 +143,7 @@ def _type_name(schema: Any) -> str:
 
 
 def _decimal_in_sql(schema: Any) -> str | None:
-    """The type of SQL for a decimal that is carried by bytes."""
+    """The type of SQL for a decimal in bytes; None for any other type."""
     name = _type_name(schema)
     return (
         name.upper().replace(" ", "")

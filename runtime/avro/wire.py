@@ -1,4 +1,4 @@
-"""Messages in Confluent's frame: a byte 0, the id of the schema that they were written with, and the body."""
+"""Messages in Confluent's frame: a byte 0, the id of the writer's schema in four bytes, and the body."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _EIGHT = (
 
 
 class NotInAvro(Exception):
-    """A message that is not what its frame says, or has none; the text is the reason."""
+    """Raised for a message without a frame, or with a body that is not of its schema; the text is the reason."""
 
 
 class AvroReader:
-    """Reads the messages of a topic, each by the schema that it was written with."""
+    """Reads the messages of a topic, each by its writer's schema."""
 
     def __init__(self, registry: SchemaRegistry) -> None:
         self._client = client_of(registry)
@@ -45,10 +45,10 @@ class AvroReader:
             why = "the body ends too early"
             raise NotInAvro(f"{why}, or is not of schema {number}") from None
         except Exception as error:
-            # The library says what is wrong with bytes in as many ways as there are types.
+            # The library raises errors of many types for invalid bytes.
             why = f"{type(error).__name__}: {error}"
             raise NotInAvro(f"the body is not of schema {number} ({why})") from None
-        # The record of another schema may begin alike: its first values would pass for this one's.
+        # The body of another schema may begin alike, and would be read as a value of this one.
         if body.tell() != len(data):
             more = len(data) - body.tell()
             raise NotInAvro(f"{more} bytes more than schema {number} has")
@@ -69,7 +69,7 @@ class AvroReader:
 
 
 def library() -> Any:
-    """The library for Avro; raises SpecError where it is not there."""
+    """The library for Avro; raises SpecError if it is not installed."""
     try:
         import fastavro
     except ImportError:

@@ -1,4 +1,4 @@
-"""avro-confluent: a record of Avro that is a row, its schema in a registry; as `jsonl`, but for the encoding."""
+"""avro-confluent: rows as records of Avro, with their schemas in a registry; otherwise as `jsonl`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aggloom.runtime.formats.rows import ImageReader
 
 
 class AvroConfluent(Format):
-    """Flat records; a message without a value says nothing."""
+    """Flat records; a message without a value has no change."""
 
     name: ClassVar[str] = "avro-confluent"
     summary: ClassVar[str] = (

@@ -1,4 +1,4 @@
-"""AvroMessages: the base of Avro's formats: messages as records, and the readers of their columns by schema."""
+"""The common part of Avro's formats: messages as records, and the readers of their columns by schema."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class AvroMessages:
 
     def __init__(self, settings: FormatSettings) -> None:
         assert settings.registry is not None
-        # Decimals in texts are texts: those in bytes are bytes.
+        # A text that looks like a decimal is a text: decimals of Avro are bytes.
         self.settings = replace(settings, decimals="text")
         self._reader = AvroReader(settings.registry)
         self._readers: dict[tuple[int, str], list[Reader]] = {}
 
     def record(self, data: bytes, what: str = "") -> tuple[int, SchemaNode, Object]:
-        """The schema's id, what it means, and the record; raises Unreadable."""
+        """(id of the schema, its node, the record) of a message; what: begins messages. Raises Unreadable."""
         number, node, value = self.value(data, what)
         if node.kind != "record" or not isinstance(value, dict):
             raise Unreadable(f"{what}is no record (schema {number})")
         return number, node, Object(value)
 
     def value(self, data: bytes, what: str = "") -> tuple[int, SchemaNode, Any]:
-        """The schema's id, what it means, and the value, which may be of any type; raises Unreadable."""
+        """(id of the schema, its node, the value) of a message, whose value may have any type; raises Unreadable."""
         try:
             number, schema, value = self._reader.read(data)
         except NotInAvro as error:
@@ -41,10 +41,10 @@ class AvroMessages:
         return number, schema.node, value
 
     def readers(self, number: int, node: SchemaNode, image: str = "") -> list[Reader]:
-        """The readers of the columns; image: the field that holds them, if the record does not do so itself."""
+        """The readers of the columns; image: the field of the record that has them, if it is not the record itself."""
         readers = self._readers.get((number, image))
         if readers is None:
-            # A bound for writers that register schemas without end.
+            # Bounded, for writers that register schemas without end.
             if len(self._readers) > _SCHEMAS:
                 self._readers.clear()
             row = node.fields.get(image) if image else node

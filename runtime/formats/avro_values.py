@@ -1,4 +1,4 @@
-"""Values of Avro as those of a column, by the type that they were written with: nothing is rounded, cut, or guessed."""
+"""Values of Avro as values of a column, by the writer's type: nothing is rounded, cut or guessed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAP_ENTRY = ("key", "value")
 def avro_readers(
     columns: pa.Schema, row: SchemaNode | None, settings: FormatSettings
 ) -> list[Reader]:
-    """The readers of a row's columns by the record that it was written as; what that does not have is not read."""
+    """The readers of a row's columns; row: the node of its record. They refuse values of columns that it lacks."""
     fields = row.fields if row is not None else {}
     lower = {name.lower(): node for name, node in fields.items()}
     nodes = (fields.get(one.name) or lower.get(one.name.lower()) for one in columns)
@@ -33,8 +33,8 @@ def avro_readers(
 
 
 def avro_reader(node: SchemaNode, dtype: pa.DataType, settings: FormatSettings) -> Reader:
-    """Return a reader of a type of Avro into a column's; it refuses with ValueError values that have no place there."""
-    # What the writer meant comes before what it wrote: a long may be a time in any of three units.
+    """Return a reader of a type of Avro for a column; it raises ValueError for a value that the column cannot have."""
+    # The meaning goes before the type: a long may be a time in any of three units.
     named = named_reader(node.name, node.scale, dtype)
     if named is not None:
         return named
@@ -54,7 +54,7 @@ def avro_reader(node: SchemaNode, dtype: pa.DataType, settings: FormatSettings) 
         return _struct(node, dtype, settings)
     if is_variant(dtype):
         return variant_reader(texts=True) if node.kind in ("string", "enum") else refuse_value
-    # A text of base64 is one, where the writer had bytes to say so.
+    # A text is no bytes, though it may look like base64: the writer would have used the type bytes.
     return refuse_value if pt.is_binary(dtype) else reader(dtype, settings)
 
 
@@ -63,7 +63,7 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _make_float_reader(kind: str, dtype: pa.DataType) -> Reader:
-    """Return a reader of floats; those of 32 bits are decimals and texts by the digits that distinguish them."""
+    """Return a reader of floats; as decimals and texts, those of 32 bits have the fewest digits that identify them."""
 
     def format_float(value: float) -> str:
         return str(np.float32(value)) if kind == "float" else repr(value)
@@ -78,10 +78,10 @@ def _make_float_reader(kind: str, dtype: pa.DataType) -> Reader:
 
 
 def _narrow_float(value: float) -> float:
-    # Too great a number becomes infinity without a word, and is refused for being another.
+    # A number out of range becomes infinity without a warning, and is refused below as a different number.
     with np.errstate(over="ignore"):
         narrow = float(np.float32(value))
-    # NaN is not even itself, and stays NaN.
+    # NaN differs from itself, and is no error.
     if narrow != value and value == value:
         raise ValueError(value)
     return narrow
@@ -95,22 +95,20 @@ def _list(items: SchemaNode, dtype: pa.DataType, settings: FormatSettings) -> Re
 
 
 def _map(items: SchemaNode, dtype: pa.DataType, settings: FormatSettings) -> Reader:
-    # Keys of Avro's maps are texts, whatever type the column's have.
+    # Keys of Avro's maps are texts, whatever type the keys of the column have.
     key = reader(dtype.key_type, settings, texts=True)
     item = avro_reader(items, dtype.item_type, settings)
     return lambda value: [(key(n), None if one is None else item(one)) for n, one in value.items()]
 
 
 def _entries(entry: SchemaNode, dtype: pa.DataType, settings: FormatSettings) -> Reader:
-    """Kafka Connect's maps whose keys are no texts: arrays of a key and a value."""
-    name, one = (entry.fields[part] for part in _MAP_ENTRY)
-    key, item = avro_reader(name, dtype.key_type, settings), avro_reader(
-        one, dtype.item_type, settings
-    )
+    """A reader of Kafka Connect's maps with keys that are no texts: arrays of records of a key and a value."""
+    types = zip(_MAP_ENTRY, (dtype.key_type, dtype.item_type), strict=True)
+    key, item = (avro_reader(entry.fields[name], each, settings) for name, each in types)
 
     def read_value(value: Any) -> list[tuple[Any, Any]]:
         pairs = [(key(each["key"]), each["value"]) for each in check_list(value)]
-        return [(own, None if one is None else item(one)) for own, one in pairs]
+        return [(name, None if one is None else item(one)) for name, one in pairs]
 
     return read_value
 

@@ -1,4 +1,4 @@
-"""debezium-avro: envelopes as Debezium's connectors write them with Confluent's converter, the schema in a registry."""
+"""debezium-avro: envelopes of Debezium's connectors with Confluent's converter, with their schemas in a registry."""
 
 from __future__ import annotations
 
@@ -14,17 +14,12 @@ _IMAGES = ("before", "after")
 
 
 class DebeziumAvro(Format):
-    """Envelopes of Debezium in Avro; a message without a value says nothing."""
+    """Envelopes of Debezium in Avro; a message without a value has no change."""
 
     name: ClassVar[str] = "debezium-avro"
     summary: ClassVar[str] = "an envelope of Debezium in Avro, its schema in a registry"
     options: ClassVar[tuple[str, ...]] = (
-        *AVRO,
-        "truncate",
-        "snapshot",
-        "database",
-        "table",
-        "images",
+        *(*AVRO, "truncate", "snapshot", "database", "table", "images"),
     )
     in_lines: ClassVar[bool] = False
     sends_notices: ClassVar[bool] = True

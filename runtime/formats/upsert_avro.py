@@ -1,6 +1,6 @@
-"""upsert-avro: a key with a row, or with nothing (a tombstone), both in Avro, their schemas in a registry.
+"""upsert-avro: a key with a row, or without a value (a tombstone), both in Avro, with their schemas in a registry.
 
-As Flink's upsert-kafka writes them with `avro-confluent`.
+Flink's upsert-kafka writes them with `avro-confluent`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class UpsertAvro(Format):
         self._upserts = Upserts(self, rows, rows)
 
     def changes(self, message: Message) -> list[Change]:
-        """Return the changes that give the key the row it has from now on."""
+        """Return the changes that replace the row of the message's key, or delete it."""
         value = None
         if message.value:
             number, node, row = self._avro.record(message.value, "the value: ")
@@ -41,7 +41,7 @@ class UpsertAvro(Format):
         return self._upserts.changes(self._key(message.key), value)
 
     def _key(self, data: bytes | None) -> UpsertPart | None:
-        """A key; one that is no record is that of the one column."""
+        """The key of a message; one that is no record is the value of the only key column."""
         if not data:
             return None
         number, node, value = self._avro.value(data, "the key: ")

@@ -381,7 +381,7 @@ def test_a_topics_bad_message_is_still_one(
     assert decode(value, url=registry.url) == []
     assert issubclass(SchemaRegistryError, AggloomError)
     for seconds, asked in ((9_999, 1), (0, 3)):
-        monkeypatch.setattr(client, "_UNKNOWN_FOR", seconds)
+        monkeypatch.setattr(client, "_UNKNOWN_SECONDS", seconds)
         client_of.cache_clear()
         registry.asked.clear()
         made = decoder("debezium-avro", DDL, None, "drop", registry=registry.url)
