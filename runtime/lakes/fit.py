@@ -1,8 +1,8 @@
 """Types of an existing table of files compared with those of the result: which values fit, and which are cast.
 
-Libraries of such tables take rows in the table's own types. A wider type holds every value exactly and is taken as it
-is. Otherwise `cast` decides: with it values are rounded and cut as in a database, and one that the table's type does
-not hold is an error before anything of its batch is written.
+Libraries of such tables write rows in the table's own types. A wider type has every value exactly, and needs no
+option. Otherwise `cast` decides: with it values are rounded and cut as in a database, and a value out of the range of
+the table's type is an error before anything of its batch is written.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from aggloom.runtime.lakes.types import stored_type
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 """The digits of whole numbers, by their bits."""
 _FLOATS = {32: (16, 6), 64: (32, 15)}
-"""The bits of whole numbers, and the digits of decimals, that a float of so many bits holds exactly."""
+"""The bits of whole numbers, and the digits of decimals, that a float of so many bits represents exactly."""
 _EXACT = Context(prec=80, rounding=ROUND_HALF_UP)
 _AWAY_FROM_ZERO: Any = "half_towards_infinity"
 _WIDE = 76
 """The digits of Arrow's widest decimal, in which no value of a narrower one overflows."""
 _LENGTH = re.compile(rb"(char|varchar)\((\d+)\)")
 _LENGTH_KEY = b"__CHAR_VARCHAR_TYPE_STRING"
-"""The key under which Spark notes CHAR(n) and VARCHAR(n) of a column that a Delta table has as text."""
+"""The key of the metadata in which Spark records CHAR(n) and VARCHAR(n) of a column that a Delta table has as text."""
 
 
 class Fit(IntEnum):
     """The way in which values of one type become those of another.
 
-    EXACT: all of them, unchanged. CHECKED: those that it holds, unchanged. ROUNDED: rounded, cut or padded, so that two
+    EXACT: all of them, unchanged. CHECKED: those in its range, unchanged. ROUNDED: rounded, cut or padded, so that two
     may become one. UNRELATED: not at all.
     """
 
@@ -56,12 +56,12 @@ def fit_columns(
 ) -> pa.Schema:
     """The columns of the result in the types of a table.
 
-    result: in types that are stored. key: the columns by which rows are written. cast: whether values may be cast.
+    result: in the types of `stored_type`. key: the columns by which rows are written. cast: let values be cast.
     add_column: returns the statement that adds a column to the table.
-    Raises SinkError where the table lacks a column, has it in a type that does not take its values, or wants one more.
+    Raises SinkError where the table lacks a column, has it in a type that does not fit, or requires another one.
     """
     for column in table:
-        # Found now and not by the table's own check, which would fail in the first batch with rows.
+        # Checked here, since the table's own check would fail in the first batch with rows.
         if not column.nullable and column.name not in result.names:
             raise SinkError(
                 f"{where}: column {column.name!r} of the table is NOT NULL, and the result does not have it. Add it to "
@@ -120,7 +120,7 @@ def _fit(source: pa.DataType, target: pa.DataType) -> Fit:
 
 
 def _fit_nested(source: pa.DataType, target: pa.DataType) -> Fit:
-    """Return EXACT for nested types whose parts all are, UNRELATED for others: values inside are not rounded."""
+    """Return EXACT for nested types with parts that are all EXACT, else UNRELATED: values inside are not rounded."""
     if source.id != target.id or source.num_fields != target.num_fields:
         return Fit.UNRELATED
     pairs = [(source.field(at), target.field(at)) for at in range(source.num_fields)]
@@ -148,7 +148,7 @@ def _fit_numbers(source: pa.DataType, target: pa.DataType) -> Fit:
     whole, scale = _digits(source)
     if pt.is_integer(target):
         fits = source.bit_width <= target.bit_width if pt.is_integer(source) else False
-        # Less, not equal: of the largest number of digits an integer type has only some values.
+        # Less, not equal: an integer type has only some of the values with its largest number of digits.
         fits = fits or (pt.is_decimal(source) and whole < _DIGITS[target.bit_width])
         target_scale = 0
     else:
@@ -160,28 +160,28 @@ def _fit_numbers(source: pa.DataType, target: pa.DataType) -> Fit:
 
 
 def _digits(dtype: pa.DataType) -> tuple[int, int]:
-    """The digits of a type before and after the point."""
+    """The digits of a number type before and after the point."""
     if pt.is_integer(dtype):
         return _DIGITS[dtype.bit_width], 0
     return dtype.precision - dtype.scale, dtype.scale
 
 
 def _length(column: pa.Field) -> dict[bytes, bytes] | None:
-    """The metadata of a column that say how long its texts may be; None where nothing does."""
-    noted = (column.metadata or {}).get(_LENGTH_KEY, b"")
-    return {_LENGTH_KEY: noted} if _LENGTH.fullmatch(noted) else None
+    """The metadata of a column with the length of its texts; None without one."""
+    declared = (column.metadata or {}).get(_LENGTH_KEY, b"")
+    return {_LENGTH_KEY: declared} if _LENGTH.fullmatch(declared) else None
 
 
 def _type_name(column: pa.Field) -> str:
-    noted = (column.metadata or {}).get(_LENGTH_KEY)
-    return noted.decode().upper() if noted else str(column.type)
+    declared = (column.metadata or {}).get(_LENGTH_KEY)
+    return declared.decode().upper() if declared else str(column.type)
 
 
 def cast_rows(rows: pa.Table, columns: pa.Schema, where: str) -> pa.Table:
-    """The rows with columns of a table's types, as `fit_columns` gives them.
+    """The rows in a table's types, those of `fit_columns`.
 
     Numbers are rounded half away from zero, instants without a time zone are in UTC.
-    Raises SinkError for a value that the table's type does not hold.
+    Raises SinkError for a value out of the range of the table's type.
     """
     cast_columns = [
         _cast_column(rows.column(name).combine_chunks(), columns.field(name), where)
@@ -212,34 +212,35 @@ def _cast_column(values: pa.Array, target: pa.Field, where: str) -> pa.Array:
                 f"{where}: column {target.name!r} has {worst}, which {target.type} of the table does not hold. "
                 "Nothing of the batch was written. Leave such rows out in the query, or give the column a wider type"
             ) from None
-    noted = _LENGTH.fullmatch((target.metadata or {}).get(_LENGTH_KEY, b""))
-    return values if noted is None else _fit_texts(values, target, noted, where)
+    declared = _LENGTH.fullmatch((target.metadata or {}).get(_LENGTH_KEY, b""))
+    return values if declared is None else _fit_texts(values, target, declared, where)
 
 
-def _fit_texts(values: pa.Array, target: pa.Field, noted: re.Match[bytes], where: str) -> pa.Array:
+def _fit_texts(
+    values: pa.Array, target: pa.Field, declared: re.Match[bytes], where: str
+) -> pa.Array:
     """Texts of a CHAR(n), padded, or of a VARCHAR(n); raises SinkError for one that is longer."""
-    length = int(noted[2])
+    length = int(declared[2])
     too_long = values.filter(pc.greater(pc.utf8_length(values), length))
     if len(too_long):
         raise SinkError(
-            f"{where}: column {target.name!r} has {too_long[0].as_py()!r}, which {noted[0].decode().upper()} of the "
-            "table does not hold. Nothing of the batch was written. CAST it in the query, which cuts texts"
+            f"{where}: column {target.name!r} has {too_long[0].as_py()!r}, which {declared[0].decode().upper()} of "
+            "the table does not hold. Nothing of the batch was written. CAST it in the query, which cuts texts"
         )
-    return pc.utf8_rpad(values, length) if noted[1] == b"char" else values
+    return pc.utf8_rpad(values, length) if declared[1] == b"char" else values
 
 
 class _Unfit(Exception):
-    """Raised for a value that a type does not hold."""
+    """Raised for a value out of the range of a type."""
 
 
 def _cast(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """The values in another type; raises ArrowInvalid or _Unfit for one that it does not hold."""
+    """The values in another type; raises ArrowInvalid or _Unfit for one out of its range."""
     source = values.type
     if pt.is_floating(source) and pt.is_decimal(target):
         return _decimals(values, target)
     if pt.is_floating(target):
-        # Unsafe, since Arrow's safe cast refuses whatever is rounded, which is what was asked for; only infinity is no
-        # value of it.
+        # Unsafe, since Arrow's safe cast refuses what it would round; only a new infinity is out of range.
         result = values.cast(target, safe=False)
         if (
             pt.is_floating(source)
@@ -251,8 +252,8 @@ def _cast(values: pa.Array, target: pa.DataType) -> pa.Array:
         return pc.round(values, 0, _AWAY_FROM_ZERO).cast(target)
     if pt.is_decimal(target):
         if pt.is_integer(source):
-            # By way of a wider decimal: Arrow refuses a cast of whole numbers to a decimal that has not room for all of
-            # their type, even where these values fit.
+            # By way of a wider decimal: Arrow refuses to cast whole numbers to a decimal that is too narrow for some
+            # value of their type, even where these values fit.
             return values.cast(pa.decimal256(_WIDE, target.scale)).cast(target)
         return _round_decimals(values, target.scale).cast(target)
     if pt.is_decimal(source):
@@ -261,13 +262,13 @@ def _cast(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _round_decimals(values: pa.Array, scale: int) -> pa.Array:
-    """Decimals with so many digits after the point at most; Arrow casts them to a narrower type."""
+    """Decimals of 76 digits, rounded to a scale; Arrow casts them to a narrower type."""
     wide = values.cast(pa.decimal256(_WIDE, values.type.scale))
     return wide if values.type.scale <= scale else pc.round(wide, scale, _AWAY_FROM_ZERO)
 
 
 def _decimals(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Decimals of floats, by the shortest text of each: 0.285 is 0.29 and no 0.28499999999999998."""
+    """Decimals of floats, rounded from the shortest text of each: 0.285 becomes 0.29, as if it were exact."""
     last = Decimal(1).scaleb(-target.scale)
     decimals: list[Decimal | None] = []
     for text in values.cast(pa.string()).to_pylist():
@@ -279,7 +280,7 @@ def _decimals(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _first_unfit(values: pa.Array, target: pa.DataType) -> str:
-    """The text of the first value that a type does not hold, of which there is one."""
+    """The text of the first value out of the range of a type; there must be one. Found by bisection."""
     while len(values) > 1:
         half = values.slice(0, len(values) // 2)
         try:

@@ -17,11 +17,11 @@ EXISTING = ("error", "keep", "replace")
 class LakeOptions:
     """Options of each of these sinks.
 
-    form: "table" (the result's rows, by its key) or "changelog" (each change, with `_change_type`). existing: what to
-    do about rows that a checkpoint finds in the table when it first writes to it: "error", "keep", or "replace" them.
-    replay: whether a checkpoint that has gone back to an older batch may write its batches again. create: whether the
-    table is made if it is not there, by partition_by and properties. attempts: how often a batch is written that
-    others keep from being committed. cast: whether values may be rounded and cut to the types of a table that is there.
+    form: "table" (the result's rows, by its key) or "changelog" (each change, with `_change_type`). existing: the fate
+    of rows that a checkpoint finds in the table at its first batch: "error", "keep" or "replace". replay: let a
+    checkpoint that was restored to an older batch write its batches again. create: create a missing table, with
+    partition_by and properties. attempts: of a batch whose commit conflicts with others. cast: let values be rounded
+    and cut to the types of an existing table.
     """
 
     form: str = "table"
@@ -35,7 +35,7 @@ class LakeOptions:
 
     @property
     def needs_key(self) -> bool:
-        """Tell whether nothing can be written without a key of the result."""
+        """True if the result needs a key."""
         return self.form == "table"
 
 
@@ -45,7 +45,7 @@ OptionsT = TypeVar("OptionsT", bound=LakeOptions)
 def lake_options(
     options_class: type[OptionsT], kind: str, values: Mapping[str, Any], needed: Mapping[str, str]
 ) -> OptionsT:
-    """The options of a mapping; raises SpecError for one that nobody reads, that is missing, or that cannot be."""
+    """The options of a mapping; raises SpecError for an unknown, a missing or an invalid one."""
     options = read_options(
         options_class, kind, values, needed, {"form": FORMS, "existing": EXISTING}
     )
@@ -55,7 +55,7 @@ def lake_options(
 
 
 def check_versions(most: int | None, where: str) -> None:
-    """Raise SpecError for a number of versions in a batch that is none; where: begins the message."""
+    """Raise SpecError for an invalid number of versions in a batch; where: begins the message."""
     if most is not None and (type(most) is not int or most < 1):
         raise SpecError(
             f"{where}: max_versions_per_trigger is {most!r}; it must be a whole number, 1 at least"

@@ -1,4 +1,4 @@
-"""The pieces in which a lake's changes are read: the text that a task is given, and who writes and reads it."""
+"""The pieces in which the changes of a table of files are read: each is the work of one task, which gets it as text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 _BYTES = 64 << 20
 Offset = dict[str, Any]
-"""The point up to which a source is read: the last version of which everything is."""
+"""The position of a source, as JSON: `table`, its id, and `version`, the last one that was read whole."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class File:
 
 @dataclass(frozen=True)
 class Piece:
-    """Some changes of one version, those that are retracted or those that are put.
+    """Some changes of one version: its retractions, or its insertions.
 
-    kind: the rows of "files", all of one change, or each with its own where they are files of "changes"; of the "feed"
-    as the library reads it; of the whole table by a "scan". time: of the commit, in milliseconds.
+    kind: "files", whose rows are all of one kind; files of "changes", of which each row has its own; the "feed", which
+    the library reads; a "scan" of the whole table. time: of the commit, in milliseconds.
     """
 
     kind: str
@@ -38,14 +38,14 @@ class Piece:
 
     @property
     def text(self) -> str:
-        """The piece as text."""
+        """The piece as JSON."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
     @classmethod
     def of(cls, text: str) -> Piece:
-        """The piece of a text."""
-        piece_data = json.loads(text)
-        return cls(**{**piece_data, "files": tuple(File(**each) for each in piece_data["files"])})
+        """The piece of its JSON."""
+        fields = json.loads(text)
+        return cls(**{**fields, "files": tuple(File(**each) for each in fields["files"])})
 
 
 class Lake(Protocol):
@@ -58,14 +58,14 @@ class Lake(Protocol):
         """Return the offset up to which it can be read, by so many versions at most."""
 
     def pieces(self, start: Offset, end: Offset) -> Sequence[Piece]:
-        """Return the pieces between two offsets, in the order in which they are to be applied."""
+        """Return the pieces between two offsets, in the order in which they are applied."""
 
     def rows(self, piece: Piece) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
-        """The rows of a piece, and the words of their changes."""
+        """The rows of a piece, and their kinds of change as words: string[rows]."""
 
 
 def by_size(piece: Piece, sized: Sequence[tuple[File, int]]) -> list[Piece]:
-    """The piece with files and their sizes, as pieces of so many files that a task is worth it."""
+    """The piece with some files, divided into pieces of some 64 MB each; sized: files and their bytes."""
     pieces, files, total = list[Piece](), list[File](), 0
     for file, size in sized:
         if files and total + size > _BYTES:

@@ -1,7 +1,7 @@
-"""The part that sinks into tables of files share: Delta's and Iceberg's, whose every commit is one transaction.
+"""The base of sinks into tables of files, Delta's and Iceberg's, each commit of which is one transaction.
 
-The rows of a batch and its number are in one commit: either both are there, or neither. What is written again after a
-kill is found by the number, under the checkpoint's own id, and passed over.
+The rows of a batch and its number are in one commit: the table has both or neither. A batch that runs again after a
+kill is recognised by its number, under the id of the checkpoint, and skipped.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ import pyarrow as pa
 
 from aggloom.errors import CheckpointError, SinkError, SpecError
 from aggloom.runtime.lakes.fit import cast_rows, check_nulls, fit_columns
-from aggloom.runtime.lakes.types import stored_schema
+from aggloom.runtime.lakes.types import CHANGE, stored_schema
 from aggloom.runtime.sinks.net import has_old_rows, net_by_key
-from aggloom.runtime.values.changelog import CHANGE_COLUMNS, Kinds, kinds_to_arrow
+from aggloom.runtime.values.changelog import Kinds, kinds_to_arrow
 
-CHANGE = CHANGE_COLUMNS["spark"]
-_LONGEST = 5.0
+_LONGEST_WAIT = 5.0
 AGAIN = "If the batch was written, the next run finds it and passes over it."
 _ANEW = "Start with an empty checkpoint and existing=replace."
 
 
-class Last(NamedTuple):
+class LastBatch(NamedTuple):
     """The batch that a checkpoint wrote last into a table."""
 
     batch: int
@@ -36,7 +35,7 @@ class Last(NamedTuple):
 
 
 class TableChange(NamedTuple):
-    """The change of a batch: rows that are there from now on (or changes, of a changelog), keys whose rows are gone."""
+    """The change of a batch. rows: to upsert, or to append to a changelog. gone: the keys of rows to delete."""
 
     rows: pa.Table
     gone: pa.Table
@@ -44,7 +43,7 @@ class TableChange(NamedTuple):
 
 
 class CommitNote(NamedTuple):
-    """The note committed with a batch. anew: whether the table holds nothing else from now on."""
+    """The note that is committed with a batch. anew: the batch replaces all rows of the table."""
 
     checkpoint: str
     batch: int
@@ -53,15 +52,15 @@ class CommitNote(NamedTuple):
 
 
 class Conflict(Exception):
-    """Somebody else has committed to the table since it was looked at."""
+    """Raised if another writer has committed to the table since it was opened."""
 
 
 @dataclass
 class LakeSink(ABC):
     """Writes the batches of a result into a table of files.
 
-    key: the columns by which rows are distinguished; a changelog needs none. has_old_rows: whether the changes tell
-    each row that is replaced; None: as each batch looks. added: the columns that the table gets if it lacks them.
+    key: the columns that identify a row; a changelog needs none. has_old_rows: True if updates come with the row
+    before; None: decided for each batch. pause: sleeps for so many seconds. added: columns to add to the table.
     """
 
     options: Any
@@ -78,22 +77,21 @@ class LakeSink(ABC):
 
     @abstractmethod
     def _exists(self) -> bool:
-        """Tell whether the table is there."""
+        """Tell whether the table exists."""
 
     def check_start(self, schema: pa.Schema) -> None:
-        """Raise SinkError where a table that is there does not take the result's columns in its types."""
+        """Raise SinkError where an existing table does not take the result's columns in its types."""
         columns = stored_schema(schema, self.where)
         if self.options.form == "changelog" and CHANGE not in columns.names:
             columns = columns.append(pa.field(CHANGE, pa.string()))
         if self._exists():
             table = self._open_table(columns)
-            lacks = {field.name for field in self._find_lacking(table, columns)}
-            there = pa.schema([field for field in columns if field.name not in lacks])
-            self._fit_columns(table, there)
+            missing = {field.name for field in self._find_missing(table, columns)}
+            self._fit_columns(table, pa.schema([f for f in columns if f.name not in missing]))
 
     @abstractmethod
     def _open_table(self, schema: pa.Schema) -> Any:
-        """The table as it is now, made if it is not there; raises SinkError where it cannot have these columns."""
+        """The current table, created if it is missing; raises SinkError where it cannot have these columns."""
 
     @abstractmethod
     def _schema_of(self, table: Any) -> pa.Schema:
@@ -101,38 +99,38 @@ class LakeSink(ABC):
 
     @abstractmethod
     def _add_column(self, column: pa.Field) -> str:
-        """Return what would add a column to the table."""
+        """Return the statement that adds a column to the table, for messages."""
 
     @abstractmethod
     def _gain_columns(self, table: Any, columns: Sequence[pa.Field]) -> None:
         """Add columns to the table, in a commit of their own; raises Conflict if another commit was first."""
 
-    def _find_lacking(self, table: Any, schema: pa.Schema) -> list[pa.Field]:
-        """The columns that the result has gained and the table does not have yet."""
-        there = self._schema_of(table).names
-        return [each for each in schema if each.name in self.added and each.name not in there]
+    def _find_missing(self, table: Any, schema: pa.Schema) -> list[pa.Field]:
+        """The columns of `added` that the result has and the table lacks."""
+        names = self._schema_of(table).names
+        return [each for each in schema if each.name in self.added and each.name not in names]
 
     @abstractmethod
-    def _last(self, table: Any, checkpoint: str) -> Last | None:
-        """The batch that the checkpoint wrote last; None: none, or the table was made anew since."""
+    def _last(self, table: Any, checkpoint: str) -> LastBatch | None:
+        """The batch that the checkpoint wrote last; None: none, or another checkpoint has replaced the table since."""
 
     @abstractmethod
     def _has_rows(self, table: Any) -> bool:
-        """Tell whether the table has rows, of whomever."""
+        """Tell whether the table has rows, whoever wrote them."""
 
     @abstractmethod
     def _commit(self, table: Any, change: TableChange, note: CommitNote) -> None:
         """Write a batch and its note in one commit; raises Conflict if another commit was first."""
 
     def last_batch(self, checkpoint: str) -> int | None:
-        """The number of the batch that a checkpoint wrote last; None without one, and where there is no table."""
+        """The number of the batch that a checkpoint wrote last; None without one, and without a table."""
         if not self._exists():
             return None
         last = self._last(self._open_table(pa.schema([])), checkpoint)
         return None if last is None else last.batch
 
     def _check_partitioning(self, schema: pa.Schema) -> None:
-        """Raise SpecError where the table is to be parted by what the result does not have."""
+        """Raise SpecError where partition_by names a column that the result does not have."""
         for name in self.options.partition_by:
             if name not in schema.names:
                 raise SpecError(
@@ -142,26 +140,27 @@ class LakeSink(ABC):
     def write(
         self, rows: pa.Table, kinds: Kinds, batch: int, checkpoint: str, before: int | None = None
     ) -> bool:
-        """Write a batch; False if it was there. checkpoint: its id. before: the batch before this one.
+        """Write a batch; False if the table has it already.
 
-        Raises SinkError for what the table does not take, CheckpointError for a checkpoint that does not fit it.
+        checkpoint: its id. before: the number of the batch before this one, if not the next lower one.
+        Raises SinkError for values that the table does not take, CheckpointError for a checkpoint that does not fit.
         """
         change = self._change(rows, kinds)
         before = batch - 1 if before is None else before
         for attempt in range(self.options.attempts):
             if attempt:
-                self.pause(random.uniform(0.5, 1) * min(_LONGEST, 0.1 * 2**attempt))
+                self.pause(random.uniform(0.5, 1) * min(_LONGEST_WAIT, 0.1 * 2**attempt))
             try:
                 table = self._open_table(change.rows.schema)
-                lacking = self._find_lacking(table, change.rows.schema)
-                if lacking:
+                missing = self._find_missing(table, change.rows.schema)
+                if missing:
                     # Before the batch: a kill in between leaves a table that has the columns already.
-                    self._gain_columns(table, lacking)
+                    self._gain_columns(table, missing)
                     table = self._open_table(change.rows.schema)
             except Conflict as error:
                 message = str(error)
                 continue
-            # Each attempt judges anew: whoever has committed meanwhile may have been another run of this checkpoint.
+            # Checked in each attempt: the commit in between may be one of another run of this checkpoint.
             last = self._last(table, checkpoint)
             if last == (batch, change.digest):
                 return False
@@ -182,12 +181,12 @@ class LakeSink(ABC):
         )
 
     def _check(
-        self, last: Last | None, batch: int, before: int, has_rows: Callable[[], bool]
+        self, last: LastBatch | None, batch: int, before: int, has_rows: Callable[[], bool]
     ) -> None:
-        """Raise SinkError or CheckpointError for a batch that does not fit what the table has."""
+        """Raise SinkError or CheckpointError for a batch that does not follow the table's last one."""
         existing = self.options.existing
         if last is None:
-            # The table may have been dropped and made anew; going on would leave a table of the last batches only.
+            # The table may have been dropped and created again; it would then have the last batches only.
             if batch and existing != "keep":
                 raise CheckpointError(
                     f"{self.where}: it has no batch of this checkpoint, and batch {batch} is next, so the rows of "
@@ -220,19 +219,19 @@ class LakeSink(ABC):
     def _fit_columns(self, table: Any, schema: pa.Schema) -> pa.Schema:
         """The result's columns in the types of the table; raises SinkError where it does not take them."""
         key = self.key if self.options.form == "table" and self.key else ()
-        there, cast = self._schema_of(table), self.options.cast
-        return fit_columns(schema, there, key, cast, self.where, self._add_column)
+        table_columns, cast = self._schema_of(table), self.options.cast
+        return fit_columns(schema, table_columns, key, cast, self.where, self._add_column)
 
     def _cast_change(self, change: TableChange, columns: pa.Schema) -> TableChange:
-        """The change in the types of the table; raises SinkError for a value that they do not hold."""
+        """The change in the types of the table; raises SinkError for a value out of their range."""
         check_nulls(change.rows, columns, self.where)
         rows = cast_rows(change.rows, columns, self.where)
-        # Without columns of a key there is only how many rows are gone.
+        # Without a key `gone` has no columns, only a number of rows.
         gone = cast_rows(change.gone, columns, self.where) if self.key else change.gone
         return change._replace(rows=rows, gone=gone)
 
     def _change(self, rows: pa.Table, kinds: Kinds) -> TableChange:
-        """Return the change that a batch makes."""
+        """Return the change of a batch: its rows by key, or as a changelog."""
         rows = to_stored_types(rows, self.where)
         none = rows.schema.empty_table()
         if self.options.form == "changelog":
@@ -248,16 +247,16 @@ class LakeSink(ABC):
         assert self.key is not None
         before = has_old_rows(kinds) if self.has_old_rows is None else self.has_old_rows
         net = net_by_key(rows, kinds, self.key, before, self.where)
-        there = [each.row for each in net if each.row is not None]
+        upserts = [each.row for each in net if each.row is not None]
         gone = [each.key for each in net if each.row is None]
-        own = pa.schema([rows.schema.field(name) for name in self.key])
+        key_schema = pa.schema([rows.schema.field(name) for name in self.key])
         digest = _digest(rows.schema.names, [repr(tuple(each)) for each in net])
-        return TableChange(_table(there, rows.schema), _table(gone, own), digest)
+        return TableChange(_table(upserts, rows.schema), _table(gone, key_schema), digest)
 
 
 def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
     if not len(schema):
-        # A key of no columns: how many rows there are is all that is to be said.
+        # A key of no columns: only the number of rows matters.
         return pa.table({"": pa.nulls(len(rows))})
     columns = zip(*rows, strict=True) if rows else [()] * len(schema)
     arrays = [pa.array(each, field.type) for each, field in zip(columns, schema, strict=True)]
@@ -265,21 +264,21 @@ def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
 
 
 def _digest(names: Sequence[str], lines: Sequence[str]) -> int:
-    """63 bits that tell a batch from any other."""
+    """63 bits of a hash that distinguish a batch from any other: Delta's transaction numbers are int64."""
     text = "\n".join([repr(list(names)), *lines])
     digest = hashlib.sha256(text.encode(errors="replace")).digest()
     return int.from_bytes(digest[:8]) >> 1
 
 
 def to_stored_types(rows: pa.Table, where: str) -> pa.Table:
-    """The rows in types that tables of files have; raises SpecError for one that they do not."""
+    """The rows in the types of `stored_type`; raises SpecError for one that has none."""
     return rows.replace_schema_metadata(None).cast(stored_schema(rows.schema, where))
 
 
-def in_table_order(rows: pa.Table, there: pa.Schema) -> pa.Table:
-    """The rows with all columns of a table, in its order; those that the result does not have are NULL."""
+def in_table_order(rows: pa.Table, table: pa.Schema) -> pa.Table:
+    """The rows with all columns of a table, in its order; a column that the result lacks is NULL."""
     columns = [
         rows.column(f.name) if f.name in rows.column_names else pa.nulls(rows.num_rows, f.type)
-        for f in there
+        for f in table
     ]
-    return pa.table(columns, names=there.names)
+    return pa.table(columns, names=table.names)

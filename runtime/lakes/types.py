@@ -1,4 +1,4 @@
-"""The types that tables of files have."""
+"""The columns that tables of files have, and their types."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from aggloom.errors import SpecError, UnknownColumnError, nearest
+from aggloom.runtime.values.changelog import CHANGE_COLUMNS
 from aggloom.type_layout import is_variant
 
+CHANGE = CHANGE_COLUMNS["spark"]
+"""The column of a changelog that has the kind of change."""
 _PLAIN = (
     *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64()),
     *(pa.float32(), pa.float64(), pa.date32()),
@@ -15,11 +18,11 @@ _PLAIN = (
 
 
 def stored_type(dtype: pa.DataType, name: str, where: str) -> pa.DataType:
-    """The type of a column as it is stored: instants are in UTC, texts and bytes have one length of offset.
+    """The type of a column as tables store it: instants in UTC, texts and bytes with 32-bit offsets.
 
-    Raises SpecError for a type that is not stored.
+    Raises SpecError for a type that they do not have.
     """
-    # One spelling for all instants: two zones of a column are two types of Arrow, though the values are the same.
+    # One type for all instants: two zones of a column are two types of Arrow, though the values are the same.
     if pt.is_timestamp(dtype):
         return pa.timestamp("us", "UTC" if dtype.tz else None)
     if pt.is_string(dtype) or pt.is_large_string(dtype) or dtype == pa.string_view():
@@ -46,7 +49,7 @@ def stored_type(dtype: pa.DataType, name: str, where: str) -> pa.DataType:
 
 
 def choose_columns(there: pa.Schema, schema: pa.Schema, where: str) -> pa.Schema:
-    """The columns of a schema as they are stored; raises SpecError where a table does not have them so."""
+    """The columns of a table with these names; raises SpecError if the table lacks one, or has it in another type."""
     for field in stored_schema(schema, where):
         if field.name not in there.names:
             hint = nearest(field.name, there.names)
@@ -60,5 +63,13 @@ def choose_columns(there: pa.Schema, schema: pa.Schema, where: str) -> pa.Schema
 
 
 def stored_schema(schema: pa.Schema, where: str) -> pa.Schema:
-    """The columns in the types in which they are stored."""
+    """The columns in the types in which tables store them."""
     return pa.schema([pa.field(f.name, stored_type(f.type, f.name, where)) for f in schema])
+
+
+def describe_difference(table: pa.Schema, column: pa.Field) -> str:
+    """Return the way in which a table has a column no longer, as the end of a sentence; empty if it has it."""
+    if column.name not in table.names:
+        return "is gone"
+    dtype = table.field(column.name).type
+    return "" if dtype == column.type else f"is {dtype}, not {column.type}"

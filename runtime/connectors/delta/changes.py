@@ -1,6 +1,6 @@
 """A Delta table as a source: the current table, then the changes of each version.
 
-The change data feed tells which rows a version retracted and put. A table without one can be read as long as its
+The change data feed has the rows that a version retracted and inserted. A table without one can be read as long as its
 versions only add rows.
 """
 
@@ -20,7 +20,6 @@ from aggloom.runtime.connectors.delta.options import DeltaSource, Start
 from aggloom.runtime.connectors.delta.rows import feed_rows, file_rows, scanned_rows
 from aggloom.runtime.connectors.delta.table import (
     BEGIN_ANEW,
-    CHANGE,
     FEED,
     TIME,
     VERSION,
@@ -31,7 +30,7 @@ from aggloom.runtime.connectors.delta.table import (
     schema_of,
 )
 from aggloom.runtime.lakes.pieces import File, Offset, Piece, by_size
-from aggloom.runtime.lakes.types import choose_columns, stored_schema
+from aggloom.runtime.lakes.types import CHANGE, choose_columns, describe_difference, stored_schema
 from aggloom.runtime.values.markers import check_markers
 
 _METADATA = (pa.field(VERSION, pa.int64()), pa.field(TIME, pa.timestamp("us", "UTC")))
@@ -41,10 +40,9 @@ _METADATA = (pa.field(VERSION, pa.int64()), pa.field(TIME, pa.timestamp("us", "U
 class DeltaLake:
     """A Delta table as changes.
 
-    schema: the columns that rows have: those of the table, as they are stored, but for the one that says the change;
-    `_commit_version` and `_commit_timestamp`, if they are wanted. start: "snapshot" (the table as it is, then its
-    versions), "latest" (versions from now on), a version, or the time of one. changelog: whether the table has a
-    column `_change_type`.
+    schema: the columns of the rows: those of the table without `_change_type`, and perhaps `_commit_version` and
+    `_commit_timestamp`. start: "snapshot" (the current table, then its versions), "latest" (new versions), a version,
+    or the time of one. changelog: the table has a column `_change_type`.
     """
 
     place: DeltaPlace
@@ -54,7 +52,7 @@ class DeltaLake:
 
     @classmethod
     def of(cls, source: DeltaSource, schema: pa.Schema | None = None) -> DeltaLake:
-        """The lake of a table with the columns that it has now, or with these of them; raises SpecError."""
+        """The lake of a table; schema: some of its columns, None: all. Raises SpecError."""
         place, metadata = DeltaPlace.of(source.path, source.storage), source.metadata
         source.check(place.where)
         start = source.parse_start(place.where)
@@ -77,17 +75,13 @@ class DeltaLake:
         known = pa.schema([*columns, *_METADATA])
         if schema is None:
             return cls(place, known if metadata else columns, start, changelog)
-        needed_fields = [
-            *schema,
-            *(f for f in _METADATA if metadata and f.name not in schema.names),
-        ]
-        return cls(
-            place, choose_columns(known, pa.schema(needed_fields), place.where), start, changelog
-        )
+        extra = [f for f in _METADATA if metadata and f.name not in schema.names]
+        chosen = choose_columns(known, pa.schema([*schema, *extra]), place.where)
+        return cls(place, chosen, start, changelog)
 
     @property
     def columns(self) -> pa.Schema:
-        """Those of the schema that the table has."""
+        """The columns of the schema that are the table's own."""
         return pa.schema([field for field in self.schema if not self._is_metadata(field)])
 
     def _is_metadata(self, field: pa.Field) -> bool:
@@ -96,16 +90,15 @@ class DeltaLake:
     def first(self) -> Offset:
         """Return the offset at which reading begins."""
         table = self.place.table()
-        about = {"table": str(table.metadata().id)}
-        # Versions of a changelog are only read in full if none was cleaned up; else the table as it is has all its
-        # changes.
+        base = {"table": str(table.metadata().id)}
+        # A changelog is read by versions, which have its order, if its log still has all of them; otherwise the current
+        # table has all its changes.
         if self.start == "snapshot" and not (self.changelog and self._has_all(table)):
-            return {**about, "version": -1, "snapshot": True}
+            return {**base, "version": -1, "snapshot": True}
         if self.start == "snapshot":
-            # A changelog has its order from its versions.
-            return {**about, "version": -1}
+            return {**base, "version": -1}
         if self.start == "latest":
-            return {**about, "version": int(table.version())}
+            return {**base, "version": int(table.version())}
         version = self.start
         if isinstance(version, dt.datetime):
             version = self._version_at(table, version)
@@ -114,10 +107,10 @@ class DeltaLake:
             raise SpecError(
                 f"{self.place.where}: start is version {version}, and the last one is {table.version()}"
             )
-        return {**about, "version": version - 1}
+        return {**base, "version": version - 1}
 
     def latest(self, start: Offset, most: int | None) -> Offset:
-        """Return the offset up to which it can be read: to the last version, or by so many versions at most."""
+        """Return the offset up to which it can be read; most: the number of versions, None: all."""
         table = self.place.table()
         last = int(table.version())
         self._check(table, start, last)
@@ -140,45 +133,38 @@ class DeltaLake:
             )
 
     def pieces(self, start: Offset, end: Offset) -> Sequence[Piece]:
-        """Return the pieces between two offsets, in the order in which they are to be applied."""
+        """Return the pieces between two offsets, in the order in which they are applied."""
         if start == end:
             return ()
         if start.get("snapshot"):
             return self._whole(end["version"])
-        pieces_to_read: list[Piece] = []
+        listed: list[Piece] = []
         feed: bool | None = None
         table = self.place.table()
         plain, now = is_plain(table), schema_of(table, self.place.where).names
-        # Version by version, and not as one range: a row that a version retracts may be one that the version before
-        # it has put.
+        # Version by version, and not as one range: a version may retract a row that the version before it inserted.
         for version in range(start["version"] + 1, end["version"] + 1):
             actions = self._commit(version)
-            for about in (each["metaData"] for each in actions if "metaData" in each):
-                self._check_schema(version, about["schemaString"], now)
-                feed = has_feed(about.get("configuration") or {})
+            for metadata in (each["metaData"] for each in actions if "metaData" in each):
+                self._check_schema(version, metadata["schemaString"], now)
+                feed = has_feed(metadata.get("configuration") or {})
             pieces = _pieces(version, actions, plain)
             if any(piece.kind == "feed" or piece.retracts for piece in pieces):
                 if feed is None:
                     feed = has_feed(self.place.table(version).metadata().configuration)
                 if not feed:
-                    what = next(
-                        (
-                            each["commitInfo"].get("operation")
-                            for each in actions
-                            if "commitInfo" in each
-                        ),
-                        "a commit",
-                    )
+                    infos = [each["commitInfo"] for each in actions if "commitInfo" in each]
+                    operation = infos[0].get("operation") if infos else "a commit"
                     raise InputFormatError(
-                        f"{self.place.where}: version {version} ({what}) deletes or updates rows, and the table has no "
-                        f"change data feed, so these are not known. Set {FEED} = true, and start with an empty "
+                        f"{self.place.where}: version {version} ({operation}) deletes or updates rows, and the table "
+                        f"has no change data feed, so these are not known. Set {FEED} = true, and start with an empty "
                         "checkpoint"
                     )
-            pieces_to_read += pieces
-        return pieces_to_read
+            listed += pieces
+        return listed
 
     def rows(self, piece: Piece) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
-        """The rows of a piece, and the words of their changes."""
+        """The rows of a piece, and their kinds of change as words: string[rows]."""
         read_columns = self.columns
         if self.changelog:
             read_columns = read_columns.append(pa.field(CHANGE, pa.string()))
@@ -187,8 +173,8 @@ class DeltaLake:
             if self.changelog:
                 words = rows.column(len(self.columns))
                 rows = rows.select(self.columns.names)
-            whole = len(self.columns) < len(self.schema)
-            yield (self._with_metadata(rows, piece) if whole else rows), words
+            has_metadata = len(self.columns) < len(self.schema)
+            yield (self._with_metadata(rows, piece) if has_metadata else rows), words
 
     def _with_metadata(self, rows: pa.RecordBatch, piece: Piece) -> pa.RecordBatch:
         if piece.retracts and rows.num_rows:
@@ -209,7 +195,7 @@ class DeltaLake:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _whole(self, version: int) -> list[Piece]:
-        """The table as it was at a version."""
+        """The pieces of the whole table at a version."""
         table = self.place.table(version)
         history = table.history(1)
         time = int(history[0].get("timestamp", 0)) if history else 0
@@ -219,14 +205,10 @@ class DeltaLake:
         # The log has no order of files within a version. A batch that runs again has to read them in the same one.
         adds.sort(key=lambda each: (each["modification_time"], each["path"]))
         names = table.metadata().partition_columns
-        sized = [
-            (
-                File(unquote(each["path"]), {n: _text(each[f"partition.{n}"]) for n in names}),
-                each["size_bytes"],
-            )
-            for each in adds
-        ]
-        return by_size(Piece("files", version, time), sized)
+        values = [{n: _text(each[f"partition.{n}"]) for n in names} for each in adds]
+        files = [File(unquote(e["path"]), v) for e, v in zip(adds, values, strict=True)]
+        sizes = [each["size_bytes"] for each in adds]
+        return by_size(Piece("files", version, time), list(zip(files, sizes, strict=True)))
 
     def _commit(self, version: int) -> list[dict[str, Any]]:
         """The actions of a commit."""
@@ -241,20 +223,19 @@ class DeltaLake:
         return [json.loads(line) for line in text.split("\n") if line.strip()]
 
     def _has_all(self, table: Any) -> bool:
-        """Tell whether the log has every version yet."""
+        """Tell whether the log still has every version."""
         return len(table.history()) == table.version() + 1
 
     def _check_schema(self, version: int, text: str, now: Sequence[str]) -> None:
-        """Raise InputFormatError where a version has not the columns that are read, unless they were added later.
+        """Raise InputFormatError where a version lacks a column that is read, unless it was added later.
 
-        now: the columns that the table has in the end.
+        text: the version's schema as JSON. now: the columns of the current table.
         """
         schema = delta_library(self.place.where).Schema.from_json(text)
-        there = stored_schema(pa.schema(schema.to_arrow()), self.place.where)
+        columns = stored_schema(pa.schema(schema.to_arrow()), self.place.where)
         for column in self.columns:
-            kind = there.field(column.name).type if column.name in there.names else None
-            if kind != column.type and (kind is not None or column.name not in now):
-                difference = "is gone" if kind is None else f"is {kind}, not {column.type}"
+            difference = describe_difference(columns, column)
+            if difference and (column.name in columns.names or column.name not in now):
                 raise InputFormatError(
                     f"{self.place.where}: since version {version} column {column.name!r} {difference}. Start "
                     "again, with the columns that the table has and an empty checkpoint"
@@ -276,39 +257,36 @@ class DeltaLake:
 
 
 def _pieces(version: int, actions: list[dict[str, Any]], plain: bool) -> list[Piece]:
-    """Return the pieces that a commit changes."""
+    """Return the pieces of a commit: its retractions, then its insertions."""
     actions_by_kind: dict[str, list[Any]] = {"add": [], "remove": [], "cdc": [], "commitInfo": []}
     for action in actions:
         for kind, value in action.items():
             if kind in actions_by_kind and (
-                # OPTIMIZE adds and removes files without a change of data: their rows are others' rows moved.
+                # OPTIMIZE adds and removes files without a change of data: it moves rows between files.
                 kind in ("cdc", "commitInfo")
                 or value.get("dataChange", True)
             ):
                 actions_by_kind[kind].append(value)
-    about = actions_by_kind["commitInfo"][0] if actions_by_kind["commitInfo"] else {}
-    time = int(about.get("inCommitTimestamp") or about.get("timestamp") or 0)
-    changes = bool(actions_by_kind["cdc"] or actions_by_kind["remove"] or actions_by_kind["add"])
-    # Who does not note them leaves the values of a file that is removed to be looked for.
-    known = (
-        all("partitionValues" in each for each in actions_by_kind["remove"])
-        or actions_by_kind["cdc"]
-    )
-    if changes and not (plain and known):
+    adds, removes, cdc = (actions_by_kind[kind] for kind in ("add", "remove", "cdc"))
+    info = actions_by_kind["commitInfo"][0] if actions_by_kind["commitInfo"] else {}
+    time = int(info.get("inCommitTimestamp") or info.get("timestamp") or 0)
+    # Some writers leave out the partition values of a removed file.
+    has_values = cdc or all("partitionValues" in each for each in removes)
+    if (adds or removes or cdc) and not (plain and has_values):
         feed = Piece("feed", version, time)
-        # Rows that a version retracts come first: a row that it puts in their place may have their key.
+        # Retractions come first: an insertion of the same version may have their key.
         return [replace(feed, retracts=True), feed]
-    if actions_by_kind["cdc"]:
-        noted = Piece("changes", version, time)
-        sized = _list_sizes(actions_by_kind["cdc"])
-        return [*by_size(replace(noted, retracts=True), sized), *by_size(noted, sized)]
+    if cdc:
+        changes = Piece("changes", version, time)
+        sized = _list_sizes(cdc)
+        return [*by_size(replace(changes, retracts=True), sized), *by_size(changes, sized)]
     files = Piece("files", version, time)
-    gone = by_size(replace(files, retracts=True), _list_sizes(actions_by_kind["remove"]))
-    return [*gone, *by_size(files, _list_sizes(actions_by_kind["add"]))]
+    gone = by_size(replace(files, retracts=True), _list_sizes(removes))
+    return [*gone, *by_size(files, _list_sizes(adds))]
 
 
 def _list_sizes(actions: list[dict[str, Any]]) -> list[tuple[File, int]]:
-    """The files of some actions, and their sizes."""
+    """The files of some actions, and their sizes in bytes."""
     return [
         (File(unquote(each["path"]), each.get("partitionValues") or {}), int(each.get("size") or 0))
         for each in actions

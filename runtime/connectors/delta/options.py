@@ -25,7 +25,7 @@ Start = str | int | dt.datetime
 @mask_repr
 @dataclass(frozen=True, kw_only=True)
 class DeltaSource:
-    """Options of a Delta table that is read; `read_delta` says what each means.
+    """Options of a Delta table as a source; `read_delta` describes each.
 
     Example: a place that no table has.
         >>> DeltaSource(path="t", start=-1).check("table t")
@@ -42,7 +42,7 @@ class DeltaSource:
     storage: Mapping[str, Any] | None = None
 
     def check(self, where: str) -> None:
-        """Raise SpecError for what cannot be read; where: begins the message."""
+        """Raise SpecError for an invalid option; where: begins the message."""
         self.parse_start(where)
         check_versions(self.max_versions_per_trigger, where)
 
@@ -70,8 +70,8 @@ def _moment(text: str, where: str) -> dt.datetime:
 class DeltaOptions(LakeOptions):
     """Options of a Delta sink.
 
-    path: the table's directory, or where it is in an object store. storage: options of the object store. Properties
-    are Delta's, as delta.enableChangeDataFeed.
+    path: the table's directory, or its URL in an object store. storage: options of the object store. Properties are
+    Delta's, such as delta.enableChangeDataFeed.
     """
 
     path: str = field(metadata=ELSEWHERE)
@@ -80,7 +80,7 @@ class DeltaOptions(LakeOptions):
 
 
 def delta_options(entries: Mapping[str, Any]) -> DeltaOptions:
-    """The options of a mapping; raises SpecError for one that nobody reads, that is missing, or that cannot be."""
+    """The options of a mapping; raises SpecError for an unknown, a missing or an invalid one."""
     path = entries.get("path")
     options = entries if path is None else {**entries, "path": str(path)}
     return lake_options(DeltaOptions, "delta", options, {"path": "lake/totals"})

@@ -10,40 +10,41 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from aggloom.errors import InputFormatError, MissingFileError
-from aggloom.runtime.connectors.delta.table import BEGIN_ANEW, CHANGE, DeltaPlace
+from aggloom.runtime.connectors.delta.table import BEGIN_ANEW, DeltaPlace
 from aggloom.runtime.lakes.pieces import File, Piece
+from aggloom.runtime.lakes.types import CHANGE
 from aggloom.runtime.values.batches import empty_columns
 
 Rows = Iterator[tuple[pa.RecordBatch, pa.Array]]
-_BATCH = 65_536
-_BACKWARDS = pa.array(["delete", "update_preimage"])
-_BACK = f"{CHANGE} IN ('delete', 'update_preimage')"
-_PUT = f"{CHANGE} IN ('insert', 'update_postimage')"
+_BATCH_ROWS = 65_536
+_RETRACTIONS = pa.array(["delete", "update_preimage"])
+_RETRACTS = f"{CHANGE} IN ('delete', 'update_preimage')"
+_INSERTS = f"{CHANGE} IN ('insert', 'update_postimage')"
 
 
 def file_rows(place: DeltaPlace, piece: Piece, schema: pa.Schema) -> Rows:
-    """The rows of files, and their changes: the piece's, or each its own."""
-    noted = piece.kind == "changes"
+    """The rows of files, and their kinds of change: those of a column, or one of the whole piece."""
+    has_kinds = piece.kind == "changes"
     word = "delete" if piece.retracts else "insert"
     for file in piece.files:
         try:
             with place.open_file(file.path) as source:
-                # No threads of Arrow's: they would outlive the interpreter where a store is read through Python.
+                # Without threads of Arrow's, which would outlive the interpreter where a store is read through Python.
                 parquet = pq.ParquetFile(source, pre_buffer=False, coerce_int96_timestamp_unit="us")
-                there = parquet.schema_arrow.names
+                in_file = parquet.schema_arrow.names
                 # A column that the file lacks was added to the table later, and is NULL. Values of the partition come
                 # from the log, whether the file has them or not.
-                names = [n for n in schema.names if n in there and n not in file.values]
-                names += [CHANGE] * noted
-                for batch in parquet.iter_batches(_BATCH, columns=names, use_threads=False):
+                names = [n for n in schema.names if n in in_file and n not in file.values]
+                names += [CHANGE] * has_kinds
+                for batch in parquet.iter_batches(_BATCH_ROWS, columns=names, use_threads=False):
                     rows = _add_partition_values(place, batch, schema, file)
-                    if not noted:
+                    if not has_kinds:
                         yield rows, _words(word, batch.num_rows)
                         continue
                     words = batch.column(CHANGE).cast(pa.string())
-                    mine = pc.is_in(words, _BACKWARDS)
-                    mine = mine if piece.retracts else pc.invert(mine)
-                    yield rows.filter(mine), words.filter(mine)
+                    mask = pc.is_in(words, _RETRACTIONS)
+                    mask = mask if piece.retracts else pc.invert(mask)
+                    yield rows.filter(mask), words.filter(mask)
         except FileNotFoundError as error:
             raise MissingFileError(
                 f"{place.where}: {file.path} of version {piece.version} is gone. {BEGIN_ANEW}"
@@ -55,14 +56,14 @@ def file_rows(place: DeltaPlace, piece: Piece, schema: pa.Schema) -> Rows:
 
 
 def feed_rows(place: DeltaPlace, piece: Piece, schema: pa.Schema) -> Rows:
-    """Return the rows that a version retracted, or those that it put, by its change data feed."""
+    """The rows that a version retracted, or those that it inserted, from its change data feed."""
     version = piece.version
     table = place.table(version)
     with place.translate_errors(version):
         reader = table.load_cdf(
             starting_version=version,
             ending_version=version,
-            predicate=_BACK if piece.retracts else _PUT,
+            predicate=_RETRACTS if piece.retracts else _INSERTS,
         )
         for batch in pa.RecordBatchReader.from_stream(reader):
             if batch.num_rows:
@@ -70,7 +71,7 @@ def feed_rows(place: DeltaPlace, piece: Piece, schema: pa.Schema) -> Rows:
 
 
 def scanned_rows(place: DeltaPlace, piece: Piece, schema: pa.Schema) -> Rows:
-    """The rows of a version of a table whose files are not its rows."""
+    """The rows of a version, read by the library: files of such a table are not its rows."""
     table = place.table(piece.version)
     with place.translate_errors(piece.version):
         for batch in pa.RecordBatchReader.from_stream(table.scan()):
@@ -94,7 +95,7 @@ def _add_partition_values(
 
 
 def _value(place: DeltaPlace, field: pa.Field, file: File) -> pa.Scalar:
-    """The value of a partition, which is stored as text; an empty one is NULL."""
+    """The value of a partition, which the log has as text; an empty one is NULL."""
     text = file.values[field.name]
     if text is None or text == "":
         return pa.scalar(None, field.type)
@@ -112,7 +113,7 @@ def _value(place: DeltaPlace, field: pa.Field, file: File) -> pa.Scalar:
 
 
 def _cast(place: DeltaPlace, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of a schema of a batch, in its types."""
+    """The columns of a schema in its types; one that the batch lacks is NULL. Raises InputFormatError."""
     columns = []
     for field in schema:
         if field.name not in batch.schema.names:

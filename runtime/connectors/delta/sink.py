@@ -1,7 +1,7 @@
 """delta: a Delta table, by the result's key (MERGE) or as a changelog, each batch once.
 
-A batch is one commit, with Delta's own transaction identifiers: the checkpoint's number of the batch, its digest, and
-the epoch of the table, which goes up when a checkpoint makes the table anew.
+A batch is one commit, with Delta's own transaction identifiers: the number of the batch, its digest, and the epoch of
+the table, which rises when a checkpoint replaces all rows.
 """
 
 from __future__ import annotations
@@ -14,30 +14,24 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.errors import CheckpointError, SinkError, SpecError
-from aggloom.runtime.connectors.delta.table import (
-    CHANGE,
-    FEED,
-    TIME,
-    VERSION,
-    delta_library,
-    has_feed,
-)
+from aggloom.runtime.connectors.delta.table import FEED, TIME, VERSION, delta_library, has_feed
 from aggloom.runtime.lakes.library_errors import take_first_line
 from aggloom.runtime.lakes.sink import (
     AGAIN,
     CommitNote,
     Conflict,
     LakeSink,
-    Last,
+    LastBatch,
     TableChange,
     in_table_order,
 )
+from aggloom.runtime.lakes.types import CHANGE
 
 RESERVED = (CHANGE, VERSION, TIME)
 """Columns that a table with a change data feed must not have."""
 _EPOCH = "aggloom/epoch"
 _CHECKPOINT, _BATCH = "aggloom.checkpoint", "aggloom.batch"
-_LOOKED = 100
+_MAX_COMMITS = 100
 
 
 @dataclass
@@ -90,7 +84,7 @@ class DeltaSink(LakeSink):
         )
 
     def _find_table(self, schema: pa.Schema) -> Any:
-        """The table; made if it is not there."""
+        """The table, created if it is missing; raises SinkError with create=false."""
         library, options = _library(), self.options
         storage = dict(options.storage) or None
         if not library.DeltaTable.is_deltatable(options.path, storage):
@@ -109,22 +103,22 @@ class DeltaSink(LakeSink):
             )
         return library.DeltaTable(options.path, storage_options=storage)
 
-    def _last(self, table: Any, checkpoint: str) -> Last | None:
+    def _last(self, table: Any, checkpoint: str) -> LastBatch | None:
         batch, digest, epoch = map(table.transaction_version, _names(checkpoint))
-        # Another checkpoint has made the table anew since: the numbers of before say nothing about it.
+        # In another epoch: another checkpoint has replaced all rows since this one wrote its batch.
         if batch is None or epoch != (table.transaction_version(_EPOCH) or 0):
             return None
         self._check_restored(table, checkpoint)
-        return Last(batch, -1 if digest is None else digest)
+        return LastBatch(batch, -1 if digest is None else digest)
 
     def _check_restored(self, table: Any, checkpoint: str) -> None:
         """Raise CheckpointError where the table was restored to a version before the checkpoint's last batch.
 
-        RESTORE retracts rows, and leaves the numbers of batches. The newest commits of the log are asked.
+        RESTORE retracts rows, and leaves the numbers of batches, so the newest commits of the log are checked.
         """
         restored: list[int] = []
         # Nearly always the newest commit is this checkpoint's own: one is read first, and many only if it is not.
-        for most in (1, _LOOKED):
+        for most in (1, _MAX_COMMITS):
             restored.clear()
             with self._translate_errors():
                 newest = table.history(most)
@@ -161,7 +155,7 @@ class DeltaSink(LakeSink):
             # A global aggregate has no key to merge by: its one row is the whole table.
             if note.anew or (one_row and change.rows.num_rows + change.gone.num_rows):
                 library.write_deltalake(table, rows, mode="overwrite", **known)
-            # A batch without rows is committed as well: its number has to be found if it runs again.
+            # A batch without rows is committed as well, so that its number is known if it runs again.
             elif self.options.form == "changelog" or not (rows.num_rows or change.gone.num_rows):
                 library.write_deltalake(table, rows, mode="append", **known)
             else:
@@ -170,22 +164,14 @@ class DeltaSink(LakeSink):
     def _merge(self, table: Any, change: TableChange, known: dict[str, Any]) -> None:
         """Write each row over the one of its key, and delete those whose keys are gone."""
         assert self.key is not None
-        names = change.rows.column_names
-        gone = change.gone
-        # Columns are numbered: a user's name must not meet another, nor need quoting.
-        columns = []
-        for name in names:
-            of_gone = (
-                gone.column(name)
-                if name in self.key
-                else pa.nulls(gone.num_rows, change.rows.schema.field(name).type)
-            )
-            columns.append(pa.chunked_array([*change.rows.column(name).chunks, *_chunks(of_gone)]))
+        names, gone = change.rows.column_names, change.gone
+        # The columns of a deletion outside of its key are NULL.
+        merged = pa.concat_tables([change.rows, in_table_order(gone, change.rows.schema)])
         marks = pa.array([False] * change.rows.num_rows + [True] * gone.num_rows)
-        source = pa.table(
-            [*columns, marks], names=[*(f"c{at}" for at in range(len(names))), "gone"]
-        )
-        # NULL is a key as any other.
+        # Columns are numbered: a user's name must not equal another, nor need quotes.
+        numbered = [*(f"c{at}" for at in range(len(names))), "gone"]
+        source = pa.table([*merged.columns, marks], names=numbered)
+        # NULL is a key like any other.
         same = " AND ".join(
             f"(t.{_quote_name(name)} IS NOT DISTINCT FROM s.c{names.index(name)})"
             for name in self.key
@@ -197,7 +183,7 @@ class DeltaSink(LakeSink):
         merger.when_not_matched_insert(sets, predicate="NOT s.gone").execute()
 
     def _properties(self, table: Any, note: CommitNote) -> Any:
-        """Properties committed beside the rows: no commit is tried again without a look at the commits between."""
+        """The properties of a commit: its batch as transaction identifiers, and no retries by the library."""
         library = _library()
         batch, digest, epoch = _names(note.checkpoint)
         now = (table.transaction_version(_EPOCH) or 0) + note.anew
@@ -206,7 +192,7 @@ class DeltaSink(LakeSink):
             properties[_EPOCH] = now
         return library.CommitProperties(
             custom_metadata={_CHECKPOINT: note.checkpoint, _BATCH: str(note.batch)},
-            # The library would try again by itself, and so write over what it has not been judged against.
+            # A retry by the library would write over commits that the batch was not checked against.
             max_commit_retries=0,
             app_transactions=[
                 library.Transaction(name, value) for name, value in properties.items()
@@ -214,7 +200,7 @@ class DeltaSink(LakeSink):
         )
 
     def _check_partitions(self, table: Any, rows: pa.Table) -> None:
-        """Refuse what Delta's partitions cannot tell from NULL."""
+        """Raise SinkError for an empty text in a partition column, which Delta reads as NULL."""
         for name in table.metadata().partition_columns:
             if name in rows.column_names and "" in rows.column(name).to_pylist():
                 raise SinkError(
@@ -224,7 +210,7 @@ class DeltaSink(LakeSink):
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Says in words what Delta's library says; what was read of the table is read again then."""
+        """Turn the library's errors into Conflict or SinkError; the table is opened again after one."""
         library = _library()
         try:
             yield
@@ -244,23 +230,19 @@ def table_schema(table: Any) -> pa.Schema:
 
 
 def _names(checkpoint: str) -> tuple[str, str, str]:
-    """Return the names of Delta's transaction identifiers of a checkpoint: the batch's, its digest's, the epoch's."""
-    own = f"aggloom/{checkpoint}"
-    return own, f"{own}/digest", f"{own}/epoch"
+    """Return the names of a checkpoint's transaction identifiers: of the batch, its digest, the epoch."""
+    prefix = f"aggloom/{checkpoint}"
+    return prefix, f"{prefix}/digest", f"{prefix}/epoch"
 
 
 def _target(parameters: Mapping[str, Any]) -> int:
-    """The version to which a table was restored; before all, where a time says it."""
+    """The version to which a table was restored; -1, before all, if RESTORE named a time."""
     version = str(parameters.get("version", "")).strip('"')
     return int(version) if version.isdigit() else -1
 
 
 def _quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
-
-
-def _chunks(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:
-    return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
 
 
 def _library() -> Any:

@@ -29,12 +29,12 @@ def read_delta(
 ) -> DataFrame:
     """The changes of a Delta table: its columns and `_change_type`.
 
-    spark: the session. path: the table's directory or URL. schema: those columns that are read, as they are in the
-    table, if not all. start: "snapshot" (the table as it is, then what its versions change), "latest", a version, or
-    the time of one (ISO); a query that has a checkpoint goes on where that is. A table with a change data feed tells
-    which rows go; one without is read as long as its versions only add rows. max_versions_per_trigger: how many a
-    batch takes. metadata: rows come with `_commit_version` and `_commit_timestamp`; only where none is retracted.
-    storage: options of the object store. streaming=False: what there is now. Raises SpecError and its kin.
+    spark: the session. path: the table's directory or URL. schema: the columns to read, as the table has them, if not
+    all. start: "snapshot" (the current table, then the changes of its versions), "latest", a version, or the time of
+    one (ISO); a query continues where its checkpoint is. A table with a change data feed has the rows that are
+    retracted; one without is read as long as its versions only add rows. max_versions_per_trigger: versions in a
+    batch. metadata: add `_commit_version` and `_commit_timestamp`; only where no row is retracted. storage: options of
+    the object store. streaming=False: the current changes only. Raises SpecError and its subclasses.
 
     Example:
         >>> import aggloom as al, pyarrow as pa

@@ -17,10 +17,9 @@ from aggloom.runtime.lakes.library_errors import take_first_line
 from aggloom.runtime.lakes.types import stored_schema
 
 FEED = "delta.enableChangeDataFeed"
-CHANGE = "_change_type"
 VERSION, TIME = "_commit_version", "_commit_timestamp"
 _REMOTE = re.compile(r"[a-zA-Z][\w+.-]+:")
-# Features of a table that say nothing of what its data files hold.
+# Features of a table that do not change the meaning of its data files.
 _PLAIN = {
     *("timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "appendOnly", "invariants"),
     *("checkConstraints", "changeDataFeed", "generatedColumns", "identityColumns"),
@@ -32,17 +31,17 @@ _GONE = re.compile(r"(?i)not found|no such file|does not exist")
 @mask_repr
 @dataclass(frozen=True)
 class DeltaPlace:
-    """The place of a Delta table: a directory or a place in an object store, and the store's options."""
+    """The place of a Delta table: a directory or a URL of an object store, and the store's options."""
 
     path: str
     storage: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, path: str | Path, storage: Mapping[str, Any] | None = None) -> DeltaPlace:
-        """A place that means the same in every process."""
+        """The place with an absolute path, which means the same in every process."""
         text = str(path)
-        whole = text if _REMOTE.match(text) else str(Path(text).absolute())
-        return cls(whole, {str(name): str(value) for name, value in (storage or {}).items()})
+        absolute = text if _REMOTE.match(text) else str(Path(text).absolute())
+        return cls(absolute, {str(name): str(value) for name, value in (storage or {}).items()})
 
     @property
     def where(self) -> str:
@@ -50,7 +49,7 @@ class DeltaPlace:
         return f"source delta, table {self.path}"
 
     def table(self, version: int | None = None) -> Any:
-        """The table as it was at a version, or as it is."""
+        """The table at a version; None: the current one. Raises SpecError if there is none."""
         library = delta_library("source delta")
         with self.translate_errors(version):
             try:
@@ -62,7 +61,7 @@ class DeltaPlace:
 
     @contextmanager
     def translate_errors(self, version: int | None = None) -> Iterator[None]:
-        """Says in words what the library says of a version."""
+        """Turn the library's errors into InputFormatError, or MissingFileError for deleted files."""
         try:
             yield
         except AggloomError:
@@ -91,17 +90,17 @@ BEGIN_ANEW = (
 
 
 def schema_of(table: Any, where: str) -> pa.Schema:
-    """The columns of a Delta table, in the types in which they are stored."""
+    """The columns of a Delta table, in the types of `stored_type`."""
     return stored_schema(pa.schema(table.schema().to_arrow()), where)
 
 
 def has_feed(configuration: Mapping[str, str]) -> bool:
-    """Tell whether a table notes the rows that its commits change."""
+    """Tell whether a table has a change data feed."""
     return str(configuration.get(FEED, "")).lower() == "true"
 
 
 def is_plain(table: Any) -> bool:
-    """Tell whether the rows of a table are those of its files, column by column under their names."""
+    """Tell whether the rows of a table are those of its files: no deletion vectors, no mapping of column names."""
     protocol = table.protocol()
     mapped = table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
     return not mapped and {*(protocol.reader_features or ())} <= _PLAIN

@@ -1,7 +1,7 @@
 """An Iceberg table as a source: the current table, then the changes of each snapshot, by its data files.
 
-A snapshot that rewrites files takes the rows of the old ones back and puts those of the new ones; what both have
-cancels out. Rows that are taken out of files by delete files are refused.
+A snapshot that rewrites files retracts the rows of the old ones and inserts those of the new ones; rows of both cancel
+out. A table with delete files is refused.
 """
 
 from __future__ import annotations
@@ -14,22 +14,20 @@ import pyarrow as pa
 
 from aggloom.errors import CheckpointError, InputFormatError, MissingFileError, SpecError
 from aggloom.runtime.connectors.iceberg.options import IcebergSource
-from aggloom.runtime.connectors.iceberg.table import IcebergPlace, iceberg_columns
+from aggloom.runtime.connectors.iceberg.table import IcebergPlace, ancestors_of, iceberg_columns
 from aggloom.runtime.lakes.pieces import File, Offset, Piece, by_size
-from aggloom.runtime.lakes.types import choose_columns
+from aggloom.runtime.lakes.types import CHANGE, choose_columns, describe_difference
 from aggloom.runtime.values.batches import make_batch
 from aggloom.runtime.values.markers import check_markers
-
-CHANGE = "_change_type"
 
 
 @dataclass(frozen=True)
 class IcebergLake:
     """An Iceberg table as changes.
 
-    schema: the columns that rows have, but for the one that says the change. start: "snapshot" (the table as it is,
-    then its snapshots), "latest" (snapshots from now on), or the id of a snapshot, after which reading begins.
-    changelog: whether the table has a column `_change_type`.
+    schema: the columns of the rows, without `_change_type`. start: "snapshot" (the current table, then its snapshots),
+    "latest" (new snapshots), or the id of a snapshot, after which reading begins. changelog: the table has a column
+    `_change_type`.
     """
 
     place: IcebergPlace
@@ -39,7 +37,7 @@ class IcebergLake:
 
     @classmethod
     def of(cls, source: IcebergSource, schema: pa.Schema | None = None) -> IcebergLake:
-        """The lake of a table with the columns that it has now, or with these of them; raises SpecError."""
+        """The lake of a table; schema: some of its columns, None: all. Raises SpecError."""
         place = IcebergPlace.of(source)
         source.check(place.where)
         start = source.parse_start(place.where)
@@ -59,29 +57,30 @@ class IcebergLake:
     def first(self) -> Offset:
         """Return the offset at which reading begins."""
         table = self.place.open_table()
-        about = {"table": str(table.metadata.table_uuid)}
+        base = {"table": str(table.metadata.table_uuid)}
         if self.start == "snapshot":
-            whole = not self.changelog or not _goes_back(table)
-            return {**about, "version": -1, **({"snapshot": True} if whole else {})}
-        at = table.current_snapshot()
+            # A changelog is read by snapshots, which have its order, if all of them still exist.
+            by_snapshots = self.changelog and _has_all(table)
+            return {**base, "version": -1, **({} if by_snapshots else {"snapshot": True})}
+        current = table.current_snapshot()
         if self.start == "latest":
-            return {**about, "version": -1} if at is None else {**about, **_place(at)}
-        first_snapshots = [each for each in _lineage(table) if each.snapshot_id == self.start]
-        if not first_snapshots:
+            return {**base, "version": -1} if current is None else {**base, **_position(current)}
+        first = next((each for each in _lineage(table) if each.snapshot_id == self.start), None)
+        if first is None:
             raise SpecError(
                 f"{self.place.where}: start is {self.start}, which is no snapshot of it"
             )
-        return {**about, **_place(first_snapshots[0])}
+        return {**base, **_position(first)}
 
     def latest(self, start: Offset, most: int | None) -> Offset:
-        """Return the offset up to which it can be read: to the last snapshot, or by so many of them at most."""
+        """Return the offset up to which it can be read; most: the number of snapshots, None: all."""
         table = self.place.open_table()
         lineage = _lineage(table)
         # A rolled-back table continues with the same numbers for other snapshots: number and id have to agree.
         known = start["version"] < 0 or any(
-            _place(each).items() <= start.items() for each in lineage
+            _position(each).items() <= start.items() for each in lineage
         )
-        # Not an error yet: it is one only where a batch needs what has expired, and `pieces` says so with the version.
+        # Not an error yet: `pieces` raises one if a batch needs an expired snapshot.
         expired = bool(lineage) and start["version"] < lineage[0].sequence_number
         if str(table.metadata.table_uuid) != start["table"] or not (known or expired):
             raise CheckpointError(
@@ -93,10 +92,10 @@ class IcebergLake:
         if not later:
             return start
         at_most = len(later) if most is None or start.get("snapshot") else most
-        return {"table": start["table"], **_place(later[:at_most][-1])}
+        return {"table": start["table"], **_position(later[:at_most][-1])}
 
     def pieces(self, start: Offset, end: Offset) -> Sequence[Piece]:
-        """Return the pieces between two offsets, in the order in which they are to be applied."""
+        """Return the pieces between two offsets, in the order in which they are applied."""
         if start == end:
             return ()
         table = self.place.open_table()
@@ -107,24 +106,21 @@ class IcebergLake:
                 raise self._missing_error(end["version"])
             return self._whole(table, last[0])
         first = start["version"] + 1
-        snapshots_to_read = [
-            each for each in lineage if first <= each.sequence_number <= end["version"]
-        ]
-        # Who expires snapshots may leave the first that is kept without a parent.
-        begins = bool(snapshots_to_read) and snapshots_to_read[0].parent_snapshot_id == start.get(
-            "id"
+        snapshots = [each for each in lineage if first <= each.sequence_number <= end["version"]]
+        # After an expiry the first remaining snapshot may have no parent.
+        is_whole = (
+            bool(snapshots)
+            and snapshots[0].parent_snapshot_id == start.get("id")
+            and snapshots[-1].snapshot_id == end["id"]
+            and (first > 0 or _is_first(snapshots[0]))
         )
-        if (
-            not begins
-            or snapshots_to_read[-1].snapshot_id != end["id"]
-            or (first == 0 and not _is_first(snapshots_to_read[0]))
-        ):
+        if not is_whole:
             raise self._missing_error(first)
         self._check_schema(table)
-        return [piece for each in snapshots_to_read for piece in self._pieces(table, each)]
+        return [piece for each in snapshots for piece in self._pieces(table, each)]
 
     def rows(self, piece: Piece) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
-        """The rows of a piece, and the words of their changes."""
+        """The rows of a piece, and their kinds of change as words: string[rows]."""
         from pyiceberg.expressions import AlwaysTrue
         from pyiceberg.io.pyarrow import ArrowScan
         from pyiceberg.table import FileScanTask
@@ -154,43 +150,44 @@ class IcebergLake:
         return make_batch(columns, self.schema, batch.num_rows), words
 
     def _pieces(self, table: Any, snapshot: Any) -> list[Piece]:
-        """Return the pieces that a snapshot changes."""
+        """Return the pieces of a snapshot: its retractions, then its insertions."""
         operation = snapshot.summary.operation.value if snapshot.summary else "append"
         if operation == "replace":
-            # Rows in other files, as compaction leaves them.
+            # The same rows in other files, as after compaction.
             return []
-        gone, put = list[tuple[File, int]](), list[tuple[File, int]]()
+        gone, added = list[tuple[File, int]](), list[tuple[File, int]]()
         for is_added, file in self._files(table, snapshot, own=True):
-            (put if is_added else gone).append((File(file.file_path, {}), file.file_size_in_bytes))
+            listed = added if is_added else gone
+            listed.append((File(file.file_path, {}), file.file_size_in_bytes))
         # Removed rows of a changelog are no retractions: their changes have been applied.
         if gone and self.changelog:
             raise InputFormatError(
                 f"{self.place.where}: snapshot {snapshot.snapshot_id} ({operation}) takes rows out of a changelog"
             )
         files = Piece("files", snapshot.snapshot_id, snapshot.timestamp_ms)
-        return [*by_size(replace(files, retracts=True), gone), *by_size(files, put)]
+        return [*by_size(replace(files, retracts=True), gone), *by_size(files, added)]
 
     def _whole(self, table: Any, snapshot: Any) -> list[Piece]:
-        """The table as it was at a snapshot."""
+        """The pieces of the whole table at a snapshot."""
         self._check_schema(table)
-        tasks = [
+        sized = [
             (File(file.file_path, {}), file.file_size_in_bytes)
             for is_added, file in self._files(table, snapshot)
             if is_added
         ]
-        return by_size(Piece("files", snapshot.snapshot_id, snapshot.timestamp_ms), tasks)
+        return by_size(Piece("files", snapshot.snapshot_id, snapshot.timestamp_ms), sized)
 
     def _files(self, table: Any, snapshot: Any, own: bool = False) -> Iterator[tuple[bool, Any]]:
-        """The data files of a snapshot, and whether each is there; own: those that it added or took out itself."""
+        """Yield (is not deleted, data file) of a snapshot; own: only the files that it added or deleted itself."""
         from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
 
         with self.place.translate_errors(snapshot.snapshot_id):
             for manifest in snapshot.manifests(table.io):
                 for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
-                    mine = entry.snapshot_id == snapshot.snapshot_id
+                    is_own = entry.snapshot_id == snapshot.snapshot_id
                     is_gone = entry.status == ManifestEntryStatus.DELETED
-                    # A manifest that was rewritten lists entries of older snapshots again.
-                    if own and (not mine or entry.status == ManifestEntryStatus.EXISTING):
+                    # A rewritten manifest lists entries of older snapshots again.
+                    if own and (not is_own or entry.status == ManifestEntryStatus.EXISTING):
                         continue
                     if entry.data_file.content != DataFileContent.DATA:
                         if is_gone and not own:
@@ -200,16 +197,14 @@ class IcebergLake:
                             "read as changes. Write the table with 'write.delete.mode' = 'copy-on-write', and so for "
                             "update and merge"
                         )
-                    if own or mine or not is_gone:
+                    if own or is_own or not is_gone:
                         yield not is_gone, entry.data_file
 
     def _check_schema(self, table: Any) -> None:
-        """Raise InputFormatError where the table has not the columns any more that are read."""
-        there = iceberg_columns(table, self.place.where)
+        """Raise InputFormatError where the table no longer has the columns that are read."""
+        columns = iceberg_columns(table, self.place.where)
         for field in self.schema:
-            kind = there.field(field.name).type if field.name in there.names else None
-            if kind != field.type:
-                difference = "is gone" if kind is None else f"is {kind}, not {field.type}"
+            if difference := describe_difference(columns, field):
                 raise InputFormatError(
                     f"{self.place.where}: column {field.name!r} {difference}. Start again, with the columns that the "
                     "table has and an empty checkpoint"
@@ -224,16 +219,12 @@ class IcebergLake:
 
 
 def _lineage(table: Any) -> list[Any]:
-    """The current snapshot and those before it, the oldest first, as far as they are kept."""
-    lineage, at = [], table.current_snapshot()
-    while at is not None:
-        lineage.append(at)
-        at = table.snapshot_by_id(at.parent_snapshot_id) if at.parent_snapshot_id else None
-    return lineage[::-1]
+    """The current snapshot and its ancestors that have not expired, the oldest first."""
+    return list(ancestors_of(table))[::-1]
 
 
-def _place(snapshot: Any) -> Offset:
-    """Return the place of a snapshot: its number, by which snapshots have their order, and its id."""
+def _position(snapshot: Any) -> Offset:
+    """Return the position of a snapshot: its sequence number, which orders snapshots, and its id."""
     return {"version": int(snapshot.sequence_number), "id": int(snapshot.snapshot_id)}
 
 
@@ -241,7 +232,7 @@ def _is_first(snapshot: Any) -> bool:
     return snapshot.parent_snapshot_id is None and snapshot.sequence_number <= 1
 
 
-def _goes_back(table: Any) -> bool:
-    """Tell whether every snapshot is kept, from the first on."""
+def _has_all(table: Any) -> bool:
+    """Tell whether no snapshot has expired, from the first one on."""
     lineage = _lineage(table)
     return not lineage or _is_first(lineage[0])

@@ -20,7 +20,7 @@ from aggloom.runtime.sinks.options import ELSEWHERE
 @mask_repr
 @dataclass(frozen=True, kw_only=True)
 class IcebergSource:
-    """Options of an Iceberg table that is read; `read_iceberg` says what each means.
+    """Options of an Iceberg table as a source; `read_iceberg` describes each.
 
     Example: a name without the namespace.
         >>> IcebergSource(table="t").check("here")
@@ -37,7 +37,7 @@ class IcebergSource:
     connect: Mapping[str, Any] | None = None
 
     def check(self, where: str) -> None:
-        """Raise SpecError for what cannot be read; where: begins the message."""
+        """Raise SpecError for an invalid option; where: begins the message."""
         if "." not in self.table:
             raise SpecError(
                 f"{where}: the path is {self.table!r}; write the table's name with its namespace, as in db.orders"
@@ -62,7 +62,7 @@ class IcebergSource:
 class IcebergOptions(LakeOptions):
     """Options of an Iceberg sink.
 
-    table: its name, with its namespace (db.totals). catalog: the name of the catalog; connect: what is said to it, as
+    table: its name, with its namespace (db.totals). catalog: the name of the catalog; connect: its properties, such as
     type, uri and warehouse.
     """
 
@@ -73,7 +73,7 @@ class IcebergOptions(LakeOptions):
 
 
 def iceberg_options(entries: Mapping[str, Any]) -> IcebergOptions:
-    """The options of a mapping; raises SpecError for one that nobody reads, that is missing, or that cannot be."""
+    """The options of a mapping; raises SpecError for an unknown, a missing or an invalid one."""
     options = lake_options(IcebergOptions, "iceberg", entries, {"table": "db.totals"})
     if "." not in options.table:
         raise SpecError(

@@ -17,9 +17,10 @@ import pyarrow.types as pt
 from aggloom.errors import AggloomError, CheckpointError, SinkError
 from aggloom.runtime.connectors.iceberg.table import (
     IcebergPlace,
+    ancestors_of,
     iceberg_library,
     iceberg_schema,
-    tried_once,
+    without_retries,
 )
 from aggloom.runtime.lakes.library_errors import take_first_line
 from aggloom.runtime.lakes.sink import (
@@ -27,7 +28,7 @@ from aggloom.runtime.lakes.sink import (
     CommitNote,
     Conflict,
     LakeSink,
-    Last,
+    LastBatch,
     TableChange,
     in_table_order,
 )
@@ -69,8 +70,8 @@ class IcebergSink(LakeSink):
             if is_new:
                 self._make(self._catalog, schema)
             table = self._catalog.load_table(options.table)
-        # The library would try a commit again by itself over a table that the batch was not computed for.
-        return tried_once(table)
+        # A retry by the library would write over commits that the batch was not checked against.
+        return without_retries(table)
 
     def _schema_of(self, table: Any) -> pa.Schema:
         return iceberg_schema(table)
@@ -80,7 +81,7 @@ class IcebergSink(LakeSink):
         return f"ALTER TABLE {table} ADD COLUMN {column.name} .., or in Python table.update_schema().add_column"
 
     def _make(self, catalog: Any, schema: pa.Schema) -> None:
-        """Make the table."""
+        """Create the table; raises SinkError with create=false, Conflict if another writer was first."""
         options = self.options
         if not options.create:
             raise SinkError(
@@ -102,19 +103,19 @@ class IcebergSink(LakeSink):
         except TableAlreadyExistsError as error:
             raise Conflict(take_first_line(error)) from error
 
-    def _last(self, table: Any, checkpoint: str) -> Last | None:
+    def _last(self, table: Any, checkpoint: str) -> LastBatch | None:
         recorded = table.properties.get(_OWN + checkpoint)
         if recorded is None:
             return None
         batch, digest = map(int, recorded.split())
         newest = _newest(table, checkpoint)
-        # The property stays as it is where a table is rolled back; only the snapshots go.
+        # A rollback removes snapshots, and leaves the property.
         if newest not in (None, batch):
             raise CheckpointError(
                 f"{self.where}: it was rolled back to batch {newest} of this checkpoint, which has written {batch}. "
                 "Start with an empty checkpoint and existing=replace"
             )
-        return Last(batch, digest)
+        return LastBatch(batch, digest)
 
     def _gain_columns(self, table: Any, columns: Sequence[pa.Field]) -> None:
         with self._translate_errors(), table.update_schema() as update:
@@ -125,50 +126,53 @@ class IcebergSink(LakeSink):
             return bool(table.scan().count())
 
     def _commit(self, table: Any, change: TableChange, note: CommitNote) -> None:
-        about = {_CHECKPOINT: note.checkpoint, _BATCH: str(note.batch)}
+        properties = {_CHECKPOINT: note.checkpoint, _BATCH: str(note.batch)}
         rows = in_table_order(change.rows, iceberg_schema(table)).cast(iceberg_schema(table))
         count = change.rows.num_rows + change.gone.num_rows
         with self._translate_errors():
-            work = table.transaction()
+            transaction = table.transaction()
             if note.anew:
-                # Checkpoints that wrote before must not find their numbers in a table that is not theirs any more.
+                # Other checkpoints must not find their batches in a table whose rows are replaced.
                 others = [name for name in table.properties if name.startswith(_OWN)]
                 if others:
-                    work.remove_properties(*others)
+                    transaction.remove_properties(*others)
             if note.anew or (self.options.form == "table" and not self.key and count):
-                work.overwrite(rows, snapshot_properties=about)
+                transaction.overwrite(rows, snapshot_properties=properties)
             else:
                 if self.options.form == "table" and count:
-                    rows = self._instead(table, work, change, rows, about)
-                # Without rows as well: a commit that has a snapshot is compared with those of others.
-                work.append(rows, snapshot_properties=about)
-            work.set_properties({_OWN + note.checkpoint: f"{note.batch} {note.digest}"})
-            work.commit_transaction()
+                    rows = self._delete_keys(table, transaction, change, rows, properties)
+                # Without rows as well: a commit with a snapshot conflicts with the commits of others.
+                transaction.append(rows, snapshot_properties=properties)
+            transaction.set_properties({_OWN + note.checkpoint: f"{note.batch} {note.digest}"})
+            transaction.commit_transaction()
 
-    def _instead(
-        self, table: Any, work: Any, change: TableChange, rows: pa.Table, about: dict[str, str]
+    def _delete_keys(
+        self,
+        table: Any,
+        transaction: Any,
+        change: TableChange,
+        rows: pa.Table,
+        properties: dict[str, str],
     ) -> pa.Table:
-        """The rows that are put for those of their keys, which are deleted.
+        """Delete the rows of a change's keys, and return the rows to append.
 
-        The library deletes by conditions on single columns, which rows of other keys may meet: they are put again.
+        The library deletes by conditions on single columns, which rows of other keys may meet: they are appended again.
         """
         assert self.key is not None
         keys = pa.concat_tables([change.rows.select(self.key), change.gone])
         condition = _condition(keys)
-        there = table.scan(row_filter=condition).to_arrow()
-        if not there.num_rows:
+        stored = table.scan(row_filter=condition).to_arrow()
+        identities = set(_identities(keys))
+        is_other = [each not in identities for each in _identities(stored.select(self.key))]
+        # The table has no key of the batch, so nothing has to be rewritten.
+        if all(is_other):
             return rows
-        mine = set(_identities(keys))
-        is_untouched = [identity not in mine for identity in _identities(there.select(self.key))]
-        # No key of the batch is there: nothing has to be rewritten, only appended.
-        if all(is_untouched):
-            return rows
-        work.delete(condition, snapshot_properties=about)
-        return pa.concat_tables([there.cast(rows.schema).filter(pa.array(is_untouched)), rows])
+        transaction.delete(condition, snapshot_properties=properties)
+        return pa.concat_tables([stored.cast(rows.schema).filter(pa.array(is_other)), rows])
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Says in words what Iceberg's library says."""
+        """Turn the library's errors into Conflict or SinkError; the catalog is opened again after one."""
         iceberg_library(self.where)
         from pyiceberg.exceptions import CommitFailedException
 
@@ -186,20 +190,19 @@ class IcebergSink(LakeSink):
 
 
 def _newest(table: Any, checkpoint: str) -> int | None:
-    """The batch of a checkpoint that the table's newest snapshot of it has, as far as snapshots are kept."""
-    at = table.current_snapshot()
-    while at is not None:
-        properties = at.summary.additional_properties if at.summary else {}
+    """The batch of the newest snapshot that a checkpoint wrote; None if there is none, or it has expired."""
+    for snapshot in ancestors_of(table):
+        properties = snapshot.summary.additional_properties if snapshot.summary else {}
         if properties.get(_CHECKPOINT) == checkpoint:
             return int(properties[_BATCH])
-        at = table.snapshot_by_id(at.parent_snapshot_id) if at.parent_snapshot_id else None
     return None
 
 
 def _condition(keys: pa.Table) -> Any:
-    """A condition that the rows of all these keys meet, and few others: each column by itself.
+    """A condition that the rows of all these keys meet, and few others: it tests each column by itself.
 
-    NaN is not found by the library's statistics, and what is nested has none; such columns say nothing.
+    Columns of floats and nested types are left out: the library's statistics do not find NaN, and nested types have
+    none.
     """
     from pyiceberg.expressions import AlwaysTrue, And, In, IsNull, Or
 
@@ -208,11 +211,11 @@ def _condition(keys: pa.Table) -> Any:
         if pt.is_nested(column.type) or pt.is_floating(column.type):
             continue
         values = column.unique().to_pylist()
-        some = {value for value in values if value is not None}
-        either: Any = In(name, some) if some else None
+        known = {value for value in values if value is not None}
+        test: Any = In(name, known) if known else None
         if None in values:
-            either = IsNull(name) if either is None else Or(IsNull(name), either)
-        condition = And(condition, either)
+            test = IsNull(name) if test is None else Or(IsNull(name), test)
+        condition = And(condition, test)
     return condition
 
 

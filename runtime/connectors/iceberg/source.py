@@ -29,10 +29,10 @@ def read_iceberg(
     """The changes of an Iceberg table: its columns and `_change_type`.
 
     spark: the session. table: its name with its namespace. catalog, connect: the catalog's name, and its properties
-    (PyIceberg's type, uri, warehouse, ...). schema: those columns that are read, as they are in the table, if not all.
-    start: "snapshot" (the table as it is, then what its snapshots change), "latest", or the id of the snapshot after
-    which reading begins; a query that has a checkpoint goes on where that is. max_versions_per_trigger: how many
-    snapshots a batch takes. streaming=False: what there is now. Raises SpecError and its kin.
+    (PyIceberg's type, uri, warehouse, ...). schema: the columns to read, as the table has them, if not all. start:
+    "snapshot" (the current table, then the changes of its snapshots), "latest", or the id of the snapshot after which
+    reading begins; a query continues where its checkpoint is. max_versions_per_trigger: snapshots in a batch.
+    streaming=False: the current changes only. Raises SpecError and its subclasses.
 
     Example:
         >>> import aggloom as al, pyarrow as pa

@@ -1,4 +1,4 @@
-"""An Iceberg table as its library (PyIceberg) knows it: its catalog, its columns."""
+"""An Iceberg table as its library (PyIceberg) knows it: its catalog, its columns, its snapshots."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from aggloom.runtime.connectors.iceberg.options import IcebergSource
 from aggloom.runtime.lakes.library_errors import take_first_line
 from aggloom.runtime.lakes.types import stored_schema
 
-_TRIES = "commit.retry.num-retries"
+_RETRIES = "commit.retry.num-retries"
 
 
 @mask_repr
 @dataclass(frozen=True)
 class IcebergPlace:
-    """Place of an Iceberg table. table: its name with its namespace. catalog: the name of the catalog, as PyIceberg's
-    own configuration may know it; options: what is said to it, as type, uri and warehouse.
+    """The place of an Iceberg table.
+
+    table: its name with its namespace. catalog: the name of the catalog, perhaps one of PyIceberg's own configuration.
+    options: the catalog's properties, such as type, uri and warehouse.
     """
 
     table: str
@@ -32,7 +34,7 @@ class IcebergPlace:
 
     @classmethod
     def of(cls, source: IcebergSource) -> IcebergPlace:
-        """Return the place of a table that is read."""
+        """The place of a source."""
         properties = {str(name): str(value) for name, value in (source.connect or {}).items()}
         return cls(source.table, source.catalog, properties)
 
@@ -53,7 +55,7 @@ class IcebergPlace:
             ) from error
 
     def open_table(self) -> Any:
-        """The table as it is; raises SpecError if there is none."""
+        """The current table; raises SpecError if there is none."""
         catalog = self.opened_catalog()
         try:
             return catalog.load_table(self.table)
@@ -66,7 +68,7 @@ class IcebergPlace:
 
     @contextmanager
     def translate_errors(self, snapshot: int) -> Iterator[None]:
-        """Says in words what the library says of a snapshot."""
+        """Turn the library's errors into InputFormatError, or MissingFileError for deleted files; snapshot: its id."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -86,24 +88,33 @@ class IcebergPlace:
 
 
 def iceberg_schema(table: Any) -> pa.Schema:
-    """The columns of a table as Arrow's, without the numbers of their fields."""
+    """The columns of a table as Arrow's, without the ids of their fields."""
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
     return schema_to_pyarrow(table.schema(), include_field_ids=False)
 
 
 def iceberg_columns(table: Any, where: str) -> pa.Schema:
-    """The columns of a table, in the types in which they are stored."""
+    """The columns of a table, in the types of `stored_type`."""
     return stored_schema(iceberg_schema(table), where)
 
 
-def tried_once(table: Any) -> Any:
-    """The table, whose commits are not tried again by the library without a look at the commits between.
+def ancestors_of(table: Any) -> Iterator[Any]:
+    """Yield the current snapshot and those before it, as far as they have not expired."""
+    snapshot = table.current_snapshot()
+    while snapshot is not None:
+        yield snapshot
+        parent = snapshot.parent_snapshot_id
+        snapshot = table.snapshot_by_id(parent) if parent else None
 
-    That is said to this object alone; the table's own properties stay as they are.
+
+def without_retries(table: Any) -> Any:
+    """The table, with commits that the library does not retry over commits in between.
+
+    Only this object is changed; the properties of the stored table remain.
     """
-    known = {**table.metadata.properties, _TRIES: "0"}
-    table.metadata = table.metadata.model_copy(update={"properties": known})
+    properties = {**table.metadata.properties, _RETRIES: "0"}
+    table.metadata = table.metadata.model_copy(update={"properties": properties})
     return table
 
 

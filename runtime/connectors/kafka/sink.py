@@ -15,7 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.errors import AggloomError, CheckpointError, SinkError, SpecError
+from aggloom.errors import AggloomError, CheckpointError, SinkError
+from aggloom.runtime.connectors.kafka.broker import kafka_client
 from aggloom.runtime.connectors.kafka.encodings import UPSERTS, Part, check_columns, make_encoding
 from aggloom.runtime.connectors.kafka.options import KafkaOptions
 from aggloom.runtime.sinks.net import has_old_rows, net_by_key
@@ -332,10 +333,4 @@ def _format_part(part: Part | None) -> str | None:
 
 
 def _client() -> Any:
-    try:
-        import confluent_kafka
-    except ImportError:
-        raise SpecError(
-            "sink kafka: the package confluent-kafka is not there; pip install 'aggloom[kafka]'"
-        ) from None
-    return confluent_kafka
+    return kafka_client("sink kafka")
