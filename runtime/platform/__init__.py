@@ -1,1 +1,1 @@
-"""Shortcuts that go beyond the public interfaces of Java, Spark and the C library: all of them behind `is_tuned`."""
+"""Shortcuts beyond the public interfaces of Java, Spark and the C library, all of them behind `is_tuned`."""

@@ -1,4 +1,4 @@
-"""Classes of a few lines for a JVM on this machine, compiled by the compiler that Spark has for its own code."""
+"""Small classes for a JVM on this machine, compiled by Janino, the compiler of Spark's own generated code."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _log = logging.getLogger("aggloom")
 
 
 def compile_template(jvm: Any, parent: Any, template: str, texts: Mapping[str, str]) -> Any:
-    """Return the compiler that has the classes of a template of Java; raises Py4JError.
+    """Compile a template of Java, and return the compiler with its classes; raises Py4JError.
 
-    parent: the loader whose classes it sees. texts: those that the template prints.
+    parent: the loader of the classes that it uses. texts: the variables of the template.
     """
-    # A process that asks for state variables imports this module, and pays for nothing that it does not use.
+    # Imported late: most processes that import this module compile nothing.
     from aggloom.codegen import template_environment
 
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
@@ -34,10 +34,10 @@ def compile_template(jvm: Any, parent: Any, template: str, texts: Mapping[str, s
 def function_of(
     spark: SparkSession, name: str, template: str, texts: Mapping[str, str], *arguments: str
 ) -> Callable[..., Column] | None:
-    """Return a maker of a column by a class whose static `function` of texts gives a UserDefinedFunction.
+    """Return a function of columns that calls a UserDefinedFunction of Java; None if it cannot be, or is switched off.
 
-    template, texts: of the class, whose name it prints as `name`. arguments: those of `function`. None where there is
-    no such class, or where the switch is off. The session is one under a local master, whose tasks run in this JVM.
+    spark: a session with a local master, whose tasks run in this JVM. name: of the class; its static method `function`
+    returns the UserDefinedFunction. template, texts: of its source. arguments: of `function`, all of them texts.
     """
     if not is_tuned():
         return None
@@ -47,14 +47,12 @@ def function_of(
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     try:
         kind = _find_class(loader, name) or _define_class(jvm, loader, name, template, texts)
-        kinds = gateway.new_array(jvm.java.lang.Class, len(arguments))
-        java_arguments = gateway.new_array(jvm.java.lang.Object, len(arguments))
-        for place, text in enumerate(arguments):
-            kinds[place], java_arguments[place] = (
-                jvm.java.lang.Class.forName("java.lang.String"),
-                text,
-            )
-        java_function = kind.getMethod("function", kinds).invoke(None, java_arguments)
+        parameter_types = gateway.new_array(jvm.java.lang.Class, len(arguments))
+        values = gateway.new_array(jvm.java.lang.Object, len(arguments))
+        text_type = jvm.java.lang.Class.forName("java.lang.String")
+        for index, text in enumerate(arguments):
+            parameter_types[index], values[index] = text_type, text
+        java_function = kind.getMethod("function", parameter_types).invoke(None, values)
     except (Py4JError, OSError) as failure:
         _log.debug("no class %s: %s", name, failure)
         return None
@@ -62,13 +60,13 @@ def function_of(
 
 
 def _define_class(jvm: Any, loader: Any, name: str, template: str, texts: Mapping[str, str]) -> Any:
-    """Return the class of a template, which Spark's tasks in this JVM will find."""
+    """Return the class of a template, added to the loader of Spark's tasks in this JVM."""
     compiler = compile_template(jvm, loader, template, {**texts, "name": name})
     with tempfile.TemporaryDirectory(prefix="aggloom-class-") as directory:
         for each, code in dict(compiler.getBytecodes()).items():
             (Path(directory) / f"{each}.class").write_bytes(code)
         loader.addURL(jvm.java.io.File(directory).toURI().toURL())
-        # What is loaded once needs its file no more.
+        # A loaded class no longer needs its file.
         return loader.loadClass(name)
 
 

@@ -1,9 +1,9 @@
-"""A home of Spark that starts quickly: links to the installed package in the user's cache, and its classes in one file.
+"""A SPARK_HOME that starts quickly: links to the installed package in the user's cache, and its classes in one archive.
 
-Left out are the archives of Python modules, which each process that Java starts would compile anew. The classes are
-what Java calls an archive of class data (JEP 350): mapped as they are, where Java would look for each in 250 files and
-verify it. Java writes the archive when the first session ends, and ignores one that is not of its own making. A home
-is for one installation of Spark and one of Java; its place is part of what Java compares.
+It lacks the archives of Python modules, which each process that Java starts would compile again. The classes are in an
+archive of class data (JEP 350), which Java maps; otherwise it searches 250 files for each class and verifies it. Java
+writes the archive when the first session ends, and ignores one of another Java. A home is for one installation of Spark
+and of Java; its path is part of what Java compares.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from aggloom.private_directory import cache_directory, refuse_foreign
 _HOME: Final = "SPARK_HOME"
 _CLASSES: Final = "classes.jsa"
 _MAGIC: Final = b"\xa8\xab\x0b\xf0"
-"""The first bytes of an archive once it is whole: Java writes its header last."""
+"""The first bytes of a complete archive: Java writes its header last."""
 _WRITER: Final = "writer"
-_GIVEN_UP: Final = 3600.0
+_EXPIRY_SECONDS: Final = 3600.0
 _PATHS: Final = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
-"""Variables that put directories among the places of classes, of which Java makes no archive."""
-# Java compiles a method again, for seconds of a core at a start, only after ten times as many calls.
-_LATER: Final = {
+"""Variables that add directories to the class path, for which Java writes no archive."""
+# Ten times the usual thresholds of Java's second compiler, which costs seconds of a core at a start.
+_THRESHOLDS: Final = {
     "Tier4InvocationThreshold": 50_000,
     "Tier4MinInvocationThreshold": 6_000,
     "Tier4CompileThreshold": 150_000,
@@ -43,43 +43,44 @@ _LATER: Final = {
 
 @contextmanager
 def quick_home(settings: Mapping[str, object]) -> Iterator[str]:
-    """While Spark's Java starts: it finds this home; yields options for it. Settings: those of the session.
+    """Set SPARK_HOME while Spark's Java starts, and yield options for Java; settings: those of the session.
 
-    Has no home where the user has said what it is, and neither home nor options with the switch off.
+    A SPARK_HOME of the user stays. With the switch off there are no options either.
     """
     if not is_tuned():
         yield ""
         return
-    later = [f"-XX:{name}={calls}" for name, calls in _LATER.items()]
+    thresholds = [f"-XX:{name}={calls}" for name, calls in _THRESHOLDS.items()]
     if _HOME in os.environ:
-        yield " ".join(later)
+        yield " ".join(thresholds)
         return
     home, classes = _home()
     try:
         if home is not None:
             os.environ[_HOME] = str(home)
-        foreign = any(name in os.environ for name in _PATHS)
-        foreign = foreign or "spark.driver.extraClassPath" in settings
-        yield " ".join([*([] if classes is None or foreign else _archive_options(classes)), *later])
+        has_own_path = "spark.driver.extraClassPath" in settings
+        has_own_path = has_own_path or any(name in os.environ for name in _PATHS)
+        archive = [] if classes is None or has_own_path else _archive_options(classes)
+        yield " ".join([*archive, *thresholds])
     finally:
         os.environ.pop(_HOME, None)
 
 
 def _home() -> tuple[Path | None, Path | None]:
-    """The directory of links, and where the archive belongs; None if they cannot be."""
+    """The directory of links, and the path of the archive; None for either that cannot be created."""
     with suppress(OSError):
-        place = cache_directory() / f"spark-{_installation()}"
-        if place.exists():
+        directory = cache_directory() / f"spark-{_installation()}"
+        if directory.exists():
             # Spark and its archive of classes are loaded from there.
-            refuse_foreign(place)
-        home = place / "home"
+            refuse_foreign(directory)
+        home = directory / "home"
         if not home.exists():
-            place.mkdir(mode=0o700, exist_ok=True)
-            draft = _link_package(place)
+            directory.mkdir(mode=0o700, exist_ok=True)
+            draft = _link_package(directory)
             with suppress(OSError):
                 draft.rename(home)
             shutil.rmtree(draft, ignore_errors=True)
-        return home, place / _CLASSES
+        return home, directory / _CLASSES
     with suppress(OSError):
         draft = _link_package(None)
         atexit.register(shutil.rmtree, draft, ignore_errors=True)
@@ -88,7 +89,7 @@ def _home() -> tuple[Path | None, Path | None]:
 
 
 def _link_package(where: Path | None) -> Path:
-    """A new directory of links to all parts of the package but the archives."""
+    """A new directory of links to all parts of the package except the archives."""
     draft = Path(tempfile.mkdtemp(prefix="aggloom-spark-", dir=where))
     for part in Path(pyspark.__file__).parent.iterdir():
         if part.name != "python":
@@ -97,7 +98,7 @@ def _link_package(where: Path | None) -> Path:
 
 
 def _installation() -> str:
-    """Return the text that distinguishes this Spark and this Java from others."""
+    """Return a hash that identifies this Spark and this Java."""
     package = Path(pyspark.__file__).parent
     java = shutil.which(
         f"{os.environ['JAVA_HOME']}/bin/java" if "JAVA_HOME" in os.environ else "java"
@@ -110,10 +111,10 @@ def _installation() -> str:
 
 
 def _archive_options(classes: Path) -> list[str]:
-    """Options by which Java maps the archive, or writes one as it ends if nobody else does."""
-    # What it says of classes that cannot be in the archive is nobody's business.
+    """Options by which Java maps the archive, or writes one at its end if no other session does."""
+    # Java warns of classes that cannot be in an archive, which is of no use to users.
     quiet = "-Xlog:cds*=off"
-    _take_up(classes)
+    _adopt_archive(classes)
     if classes.exists():
         return [f"-XX:SharedArchiveFile={classes}", quiet]
     if not _may_write(classes.with_name(_WRITER)):
@@ -121,22 +122,22 @@ def _archive_options(classes: Path) -> list[str]:
     return [f"-XX:ArchiveClassesAtExit={classes}.{os.getpid()}", quiet]
 
 
-def _take_up(classes: Path) -> None:
-    """Give what a session has left behind its name, if it is whole; what became nothing is deleted."""
-    for left in classes.parent.glob(f"{_CLASSES}.*"):
+def _adopt_archive(classes: Path) -> None:
+    """Rename the archive that an earlier session has written, if it is complete; delete an old incomplete one."""
+    for draft in classes.parent.glob(f"{_CLASSES}.*"):
         with suppress(OSError):
-            with left.open("rb") as file:
-                whole = file.read(len(_MAGIC)) == _MAGIC
-            if whole:
-                left.replace(classes)
-            elif time.time() - left.stat().st_mtime > _GIVEN_UP:
-                left.unlink()
+            with draft.open("rb") as file:
+                is_complete = file.read(len(_MAGIC)) == _MAGIC
+            if is_complete:
+                draft.replace(classes)
+            elif time.time() - draft.stat().st_mtime > _EXPIRY_SECONDS:
+                draft.unlink()
 
 
 def _may_write(writer: Path) -> bool:
-    """Tell whether this session is the one whose Java writes; one that did not get to it is given up after an hour."""
+    """Tell whether this session's Java writes the archive: no other session has claimed that within an hour."""
     with suppress(OSError):
-        if time.time() - writer.stat().st_mtime < _GIVEN_UP:
+        if time.time() - writer.stat().st_mtime < _EXPIRY_SECONDS:
             return False
     with suppress(OSError):
         writer.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""Workers of Spark that start with everything imported, collect garbage seldom, and answer at once.
+"""Workers of Spark with fewer imports, fewer garbage collections, and sockets that do not wait.
 
-`aggloom/daemon.py` puts these into Spark's own daemon and worker.
+`aggloom/daemon.py` patches Spark's own daemon and worker with these.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ _SHARE = 0.05
 
 
 def without_archives(path: Sequence[str]) -> list[str]:
-    """A module search path without what lies inside of Spark's package, if it is installed as one.
+    """A module search path without the entries inside of Spark's package, if that is on the path.
 
-    Spark puts archives of itself first. Whatever is imported from them is compiled by every process, and every task
-    reads their lists of contents again.
+    Spark puts archives of itself first. Every process compiles what it imports from them, and every task reads their
+    lists of contents again.
     """
     homes = [Path(entry) / "pyspark" for entry in path if (Path(entry) / "pyspark").is_dir()]
     return [entry for entry in path if not any(home in Path(entry).parents for home in homes)]
 
 
 class SparingCollector:
-    """A garbage collector of workers, run after each task, that takes at most a twentieth of their processor time.
+    """A garbage collector that runs after each task, with at most a twentieth of a worker's processor time.
 
-    A collection looks at all that was ever imported, which takes longer than the task of a small batch.
+    A collection visits everything that was ever imported, which takes longer than the task of a small batch.
     """
 
     def __init__(self) -> None:
         self._due = 0.0
 
     def collect(self) -> int:
-        """Collect, unless the last time was a moment ago; the number of objects collected."""
+        """Collect garbage, unless the last time was a moment ago; return the number of objects."""
         begin = time.process_time()
         if begin < self._due:
             return 0
@@ -52,18 +52,18 @@ Task = Callable[[BinaryIO, BinaryIO], None]
 
 
 def answering_at_once(task: Task) -> Task:
-    """A worker's task over sockets whose ends do not wait for each other.
+    """Wrap a worker's task: its sockets send and acknowledge at once.
 
-    Java writes what a task is, and then its rows. The second write waits until the first is acknowledged, and the
-    system acknowledges it 40 ms later, for an answer may come that it could travel with.
+    Java writes a task, then its rows. The second write waits for the acknowledgement of the first, which the system
+    delays by 40 ms in order to send it with an answer.
     """
 
     @wraps(task)
     def prompt(infile: BinaryIO, outfile: BinaryIO) -> None:
-        # A socket may be one of Unix's, which waits for nothing.
+        # A Unix domain socket lacks these options, and does not wait.
         with suppress(OSError), socket.socket(fileno=os.dup(infile.fileno())) as ours:
             ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # It holds until the next answer: for the time in which a worker waits for rows.
+            # In force until the next answer, that is, while a worker waits for rows.
             quick = getattr(socket, "TCP_QUICKACK", None)
             if quick is not None:
                 ours.setsockopt(socket.IPPROTO_TCP, quick, 1)

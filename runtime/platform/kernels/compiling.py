@@ -1,4 +1,4 @@
-"""Kernels compiled by options and passes of our own, each by one process of a host."""
+"""Kernels compiled with our own options and passes, each by one process of a host."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from aggloom.runtime.platform.kernels.linking import LinkedCompiler, StaleKernel
 from aggloom.runtime.platform.kernels.loading import LazyCache, is_own
 
 Way = Literal["inlined", "linked", "inner", "counting", "part"]
-# Nothing calls a kernel as a C function: another entry that takes a state apart would only be compiled.
+# Without a wrapper for callers in C, which there are none of: it would take longer to compile than many kernels.
 _SHARED: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True, "pipeline_class": Compiler}
 _OPTIONS = {**_SHARED, "_nrt": False}
-# A function that does not say whether it is inlined does as its first caller.
+# Explicit, since Numba otherwise takes the option of the first caller.
 _CALLED = {**_OPTIONS, "forceinline": False}
 _OPTIONS_OF: Final[dict[Way, dict[str, Any]]] = {
     "inlined": {**_OPTIONS, "forceinline": True},
@@ -35,19 +35,19 @@ _OPTIONS_OF: Final[dict[Way, dict[str, Any]]] = {
 
 
 def make_dispatcher(function: Callable[..., Any], way: Way) -> Any:
-    """Return Numba's dispatcher of a function, which compiles it in a way when it is first called.
+    """Return Numba's dispatcher of a function, which compiles it at its first call. Way:
 
-    inlined: its callers have it in them, without reference counting. linked: they call it by its name. inner: only
-    kernels call it. counting: references are counted in it. part: it is put into its caller before that is compiled.
+    inlined: LLVM inlines it into its callers, without reference counting. linked: callers call it by its symbol.
+    inner: only kernels call it. counting: with reference counting. part: inlined into its caller before typing.
     """
     dispatcher = njit(**_OPTIONS_OF[way])(function)
     return dispatcher if way == "part" else _compile_once(dispatcher, way == "linked")
 
 
 def _compile_once(dispatcher: Any, linked: bool) -> Any:
-    """Let one process of a host compile a kernel, and the others wait for what it leaves on the disk.
+    """Let one process of a host compile a kernel, while the others wait for its file in the cache.
 
-    Spark's workers begin together: each would compile what all of them need.
+    Spark's workers start together, and each would compile what all of them need.
     """
     compiled = getattr(dispatcher, "compile", None)
     if compiled is None:  # NUMBA_DISABLE_JIT: a plain function
@@ -57,10 +57,10 @@ def _compile_once(dispatcher: Any, linked: bool) -> Any:
     name = f"{Path(code.co_filename).stem}.{code.co_name}-{code.co_firstlineno}.lock"
 
     def compile_once(signature: Any) -> Any:
-        # What Numba finds here it unpickles.
+        # Numba unpickles the files in this directory.
         _refuse_foreign_once(Path(dispatcher.stats.cache_path))
-        # Numba's own lock comes first: two threads that took the two in turn would wait for each other. Kernels do
-        # not call each other in circles, so that neither do processes.
+        # Numba's own lock first: two threads with the opposite orders would wait for each other. Processes cannot,
+        # since kernels do not call each other in circles.
         lock = _lock_file(Path(dispatcher.stats.cache_path) / name)
         with global_compiler_lock, lock, pause_collection():
             try:
@@ -68,7 +68,7 @@ def _compile_once(dispatcher: Any, linked: bool) -> Any:
             except StaleKernelError:
                 entry = _compile_anew(dispatcher, compiled, signature)
             result = dispatcher.overloads[tuple(signature)]
-            # Numba forgets these of what it finds on the disk.
+            # Numba drops these from a function that it loads from its cache.
             result.library._reload_init.update(filterfalse(is_own, result.reload_init))
             if linked:
                 link(dispatcher, result)
@@ -79,7 +79,7 @@ def _compile_once(dispatcher: Any, linked: bool) -> Any:
 
 
 def _compile_anew(dispatcher: Any, compiled: Any, signature: Any) -> Any:
-    """Compile what is on the disk but cannot be loaded."""
+    """Compile a kernel whose file in the cache cannot be loaded, and replace that file."""
     dispatcher._cache.disable()
     try:
         entry = compiled(signature)
@@ -98,7 +98,7 @@ def _refuse_foreign_once(directory: Path) -> None:
 
 @contextmanager
 def _lock_file(path: Path) -> Iterator[None]:
-    """Hold a file's lock; where there can be none, everybody compiles."""
+    """Hold the lock of a file; without one, where it cannot be created, several processes compile."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("w")

@@ -1,4 +1,4 @@
-"""Digests of modules, by which compiled kernels are kept: a change of their text gives other names."""
+"""Digests of modules, which are part of the cache keys of compiled kernels: an edited module has others."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def digest_text(loader: Any, path: str) -> str:
 
 @cache
 def digest_module(name: str) -> str:
-    """The digest of the text of a module, and of those whose kernels its own have in them.
+    """The digest of the text of a module, and of the modules whose kernels it calls.
 
-    Numba looks at a function's own file alone: code that is compiled with a kernel of another file would stay as it is
-    when that file changes, and two kernels would disagree about one hash or one layout.
+    Numba checks a function's own file alone: it would load code that was compiled with an older kernel of another file,
+    and two kernels would disagree about a hash or a layout.
     """
     module = modules[name]
     digest = hashlib.sha256()

@@ -1,7 +1,7 @@
-"""Indices of kernels, read as numbers without a sign.
+"""Array indices of kernels as unsigned integers.
 
-Python counts a negative index from the end, so Numba asks at every access whether the index is negative and keeps
-the array's length at hand for it. No kernel counts from the end: without the question they take a quarter less time.
+Python counts a negative index from the end, so Numba tests at every access whether the index is negative, and loads
+the array's length for it. No kernel counts from the end: without the test they take a quarter less time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from aggloom.runtime.platform.kernels.loading import UsedSymbols
 
 @register_pass(mutates_CFG=False, analysis_only=False)
 class UnsignedIndices(FunctionPass):  # type: ignore[misc]
-    """Types the indices of arrays as unsigned; where the compiled code is written they are cast to that."""
+    """Types the indices of arrays as unsigned; the lowering casts them."""
 
     _name = "unsigned_indices"
 
@@ -37,7 +37,7 @@ class UnsignedIndices(FunctionPass):  # type: ignore[misc]
 
 
 def _without_sign(signature: Any) -> Any:
-    """The types of an access: what is indexed, by what, and, where it is written, the value."""
+    """The signature of an access to an array, with an unsigned index; of any other type as it is."""
     indexed, index, *value = signature.args
     if not isinstance(indexed, types.Array):
         return signature
@@ -51,7 +51,7 @@ def _remove_sign(index: Any) -> Any:
 
 
 class Compiler(compiler.CompilerBase):  # type: ignore[misc]
-    """Numba's own passes, this one once everything is typed, and the names that are used."""
+    """Numba's own passes, with UnsignedIndices after typing, and UsedSymbols after lowering."""
 
     def define_pipelines(self) -> list[PassManager]:
         manager = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)

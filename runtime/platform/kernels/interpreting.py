@@ -1,9 +1,9 @@
 """Kernels that Python runs itself while a command has little to do (`aggloom/interpreted_start.py`).
 
-Compiling what a first query calls takes a quarter of a minute, and loading that again a third of a second; Python needs
-a few milliseconds for a few rows. Kernels are Python functions over arrays, so each call continues with what the last
-one left, whoever ran it. Both compute the same bits; `tests/house/test_kernels.py` says what kernels may contain.
-Numba itself is imported with the first kernel that is compiled, which takes a seventh of a second.
+Compiling the kernels of a first query takes 15 seconds, loading them from the cache a third of a second; Python needs a
+few milliseconds for a few rows. Kernels are Python functions over arrays, so a call may continue the work of another,
+whichever way it ran. Both compute the same bits; `tests/house/test_kernels.py` has the rules for kernels. Numba is
+imported with the first kernel that is compiled, which takes a seventh of a second.
 """
 
 from __future__ import annotations
@@ -21,27 +21,25 @@ from aggloom.interpreted_start import ALLOWANCE
 
 
 class _Thread(threading.local):
-    """One thread's place: inside of a kernel that Python runs, or not."""
+    """The state of a thread. is_inside: Python is running a kernel in it."""
 
     is_inside = False
 
 
 _THREAD = _Thread()
-
-
-# One thread makes a dispatcher: two would compile a kernel twice, and callers would take them for two functions.
+# One thread makes a dispatcher: two dispatchers would compile a kernel twice, and be two functions for its callers.
 _MAKING = threading.RLock()
 
 
 class Kernel:
-    """A function that Numba compiles when it is called, unless Python runs it.
+    """A function that Numba compiles at its first call, unless Python runs it.
 
-    function: the function that Python runs. make_dispatcher: returns Numba's dispatcher of it; other kernels and Numba
-    take this one for that.
+    function: the function that Python runs. make_dispatcher: returns Numba's dispatcher of it, for which this object
+    stands in: other kernels and Numba use it as one.
     """
 
     is_compiled_only = False
-    """Python might compute something else: a user's code is in it, or a function of which each library has its own."""
+    """True if Python might compute other bits: it calls a user's code, or a function that differs by library."""
 
     def __init__(
         self, function: Callable[..., Any], make_dispatcher: Callable[[Callable[..., Any]], Any]
@@ -52,7 +50,7 @@ class Kernel:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         if ALLOWANCE.was_given and not self.is_compiled_only:
-            # What a kernel calls goes the way of the kernel, also when the time is up by then.
+            # A kernel that Python runs calls others in Python, even if the time is up by then.
             if _THREAD.is_inside:
                 return self.py_func(*arguments, **named)
             if (
@@ -64,16 +62,16 @@ class Kernel:
         return dispatcher(*arguments, **named)
 
     def __getattr__(self, name: str) -> Any:
-        """Answer for the dispatcher: its overloads, its statistics, its type in other kernels (`_numba_type_`)."""
+        """Return an attribute of the dispatcher: its overloads, its type in other kernels (`_numba_type_`)."""
         return getattr(self.dispatcher, name)
 
     def __reduce__(self) -> Any:
-        # By its name, as a function: whoever reads it has the module.
+        # By its name, as a function: the process that unpickles it imports the module.
         return self.py_func.__qualname__
 
     @property
     def dispatcher(self) -> Any:
-        """Numba's dispatcher, made when it is first asked for; the function itself where NUMBA_DISABLE_JIT is set."""
+        """Numba's dispatcher, made at its first use; the function itself if NUMBA_DISABLE_JIT is set."""
         with _MAKING:
             if self._dispatcher is None:
                 self._dispatcher = self._make_dispatcher(self.py_func)
@@ -81,7 +79,7 @@ class Kernel:
 
 
 def _interpret(function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """Run a kernel as Numba would: numbers are 64 bits wide, overflow silently, and leave as Python's own."""
+    """Run a kernel in Python as Numba would: integers have 64 bits and wrap around; results are Python's numbers."""
     start = perf_counter()
     _THREAD.is_inside = True
     try:
@@ -106,12 +104,12 @@ def _unwrap(value: Any) -> Any:
 
 
 def _most_words(values: tuple[Any, ...]) -> int:
-    """The words of the longest array in arguments, those aside that are as long when there is nothing to do."""
-    aside = getattr(values, "fixed_fields", ())
+    """The 64-bit words of the longest array in arguments, without `fixed_fields`, which are long without any work."""
+    fixed = getattr(values, "fixed_fields", ())
     most = 0
     for name, value in zip(getattr(values, "_fields", repeat("")), values, strict=False):
         if isinstance(value, np.ndarray):
-            if name not in aside:
+            if name not in fixed:
                 # In words: a byte of a text is less work than a number.
                 most = max(most, value.nbytes >> 3)
         elif isinstance(value, tuple):

@@ -1,7 +1,7 @@
-"""Calls from one kernel to another without a copy of it: by its name.
+"""Calls from one kernel to another by its symbol, without a copy of its code.
 
-Numba puts whatever a kernel calls into the kernel's own code, and compiles it there again. A linked kernel is compiled
-once; whoever calls it knows its name, and loads it before its own compiled code.
+Numba copies the functions that a kernel calls into the kernel's own code, and compiles them there again. A linked
+kernel is compiled once; its callers contain its symbol, and load it before their own compiled code.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from aggloom.runtime.platform.kernels.indexing import Compiler
 
 
 class StaleKernelError(Exception):
-    """Compiled code calls a kernel by a name that is no more."""
+    """Raised if compiled code calls a kernel by a symbol that no longer exists."""
 
 
 class LinkedCompiler(Compiler):
-    """Compiles a kernel under a name that is the same in every process: Numba's own counts functions.
+    """Compiles a kernel with a symbol that is the same in every process: Numba's own has a count of functions.
 
-    The name changes with the text of the kernel's file, so that nothing calls what it was not compiled for.
+    The symbol changes with the text of the kernel's file, so that no caller gets a kernel that it was not compiled for.
     """
 
     def define_pipelines(self) -> Any:
@@ -31,9 +31,9 @@ class LinkedCompiler(Compiler):
 
 
 def link(dispatcher: Any, result: Any) -> None:
-    """Let callers of a kernel, as it was compiled for some types, call it by its name.
+    """Let callers call a kernel, as it was compiled for some types, by its symbol.
 
-    What a caller is loaded with (`_reload_init`) loads the kernel first, so that its name is known by then.
+    The hooks that run before a caller is loaded (`_reload_init`) load the kernel, so that its symbol is known by then.
     """
     library = result.library
     arguments, symbol = tuple(result.signature.args), result.fndesc.mangled_name
@@ -46,12 +46,12 @@ def link(dispatcher: Any, result: Any) -> None:
 
 @cache
 def _empty_module(codegen: Any) -> Any:
-    """Return an empty module, to be put into a caller."""
+    """Return an empty module, which a caller links instead of the kernel's code."""
     return codegen.create_library("nothing")._final_module
 
 
 def _present(module: str, name: str, arguments: tuple[Any, ...], symbol: str) -> None:
-    """Load or compile a linked kernel; raise StaleKernelError if it has another name than it had."""
+    """Load or compile a linked kernel; raises StaleKernelError if it has another symbol now."""
     try:
         dispatcher = getattr(import_module(module), name)
     except (ImportError, AttributeError) as e:

@@ -1,8 +1,8 @@
-"""Compiled kernels loaded from the disk, without what Numba would compile with.
+"""Compiled kernels loaded from the cache, without Numba's compiler.
 
-Before it loads anything Numba imports and registers all that it can compile, which takes longer than loading the
-kernels of a handler. Machine code only needs the functions of Numba's run time that it calls. A kernel is kept with
-their names; only where this process does not know one of them yet does it get them.
+Before it loads anything, Numba imports and registers everything that it can compile, which takes longer than loading
+the kernels of a handler. Machine code needs only the functions of Numba's run time that it calls. A kernel is stored
+with their symbols; the run time is initialized only if this process lacks one of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aggloom.runtime.platform.kernels.digests import digest_module
 
 @register_pass(mutates_CFG=False, analysis_only=True)
 class UsedSymbols(AnalysisPass):  # type: ignore[misc]
-    """Keeps a compiled function with the names that it uses and does not define itself."""
+    """Stores with a compiled function the symbols that it uses and does not define itself."""
 
     _name = "used_symbols"
 
@@ -31,11 +31,10 @@ class UsedSymbols(AnalysisPass):  # type: ignore[misc]
 
     def run_pass(self, state: Any) -> bool:
         module = state.library._final_module
-        named = (*module.functions, *module.global_variables)
-        # Those of LLVM are instructions; those of kernels are loaded by their callers (linking.py).
+        # Functions of LLVM are instructions; callers load linked kernels (linking.py).
         used = (
             value.name
-            for value in named
+            for value in (*module.functions, *module.global_variables)
             if value.is_declaration and not value.name.startswith(("llvm.", "_ZN"))
         )
         state.reload_init.append(partial(_resolve, tuple(used)))
@@ -43,33 +42,32 @@ class UsedSymbols(AnalysisPass):  # type: ignore[misc]
 
 
 def is_own(loads: Any) -> bool:
-    """Tell whether a `reload_init` entry (done before loading) resolves names: a caller has those of its own."""
+    """Tell whether a hook of `reload_init` resolves symbols of its own function: a caller has a hook of its own."""
     return isinstance(loads, partial) and loads.func is _resolve
 
 
 class LazyCache:
-    """The cache of a kernel's compiled functions, made when it is first used.
+    """The cache of a kernel's compiled functions, made at its first use.
 
-    Numba writes and deletes a file for each that it makes, and a process calls few of the kernels that it imports. All
-    of them are kept with the names that they use, and are loaded without more ado.
+    Numba writes and deletes a file for each cache that it makes, and a process calls few of its imported kernels.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
 
     def __getattr__(self, name: str) -> Any:
-        """Answer for the cache of Numba's."""
+        """Return an attribute of Numba's cache."""
         return getattr(self._cache, name)
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """Load the function of a signature; None where there is none, which is then compiled.
+        """Load the function of a signature; None if there is none, and it has to be compiled.
 
-        What was kept with types that other modules no longer have is forgotten.
+        Functions with types that other modules no longer have are deleted.
         """
         try:
             return self._cache._load_overload(signature, target_context)
         except (AttributeError, ImportError):
-            # Numba looks at a function's own file alone to know that it has changed.
+            # Numba checks a function's own file alone for changes.
             self._cache.flush()
             return None
 
@@ -79,7 +77,7 @@ class LazyCache:
 
 
 class _KernelCache(FunctionCache):  # type: ignore[misc]
-    """The cache of Numba's, under keys that tell what a function was compiled with: options and other kernels."""
+    """Numba's cache with our options, and the digest of the kernels that a function calls, in its keys."""
 
     def _index_key(self, signature: Any, codegen: Any) -> tuple[Any, ...]:
         key = super()._index_key(signature, codegen)
@@ -87,7 +85,7 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
 
 
 def _resolve(names: tuple[str, ...]) -> None:
-    """See to it that this process knows names of Numba's run time."""
+    """Initialize as much of Numba's run time as these symbols need."""
     for prepare in (_initialize_counting, _initialize_compiler):
         if all(map(llvm.address_of_symbol, names)):
             return
