@@ -20,6 +20,7 @@ from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.promotion import INTEGERS, common_type
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.scalar.spark_text import spark_text
+from aggloom.codegen.spec.dtypes import type_name
 
 _INT: Final = pa.int32()
 _TEXT: Final = pa.string()
@@ -66,6 +67,11 @@ def _tuple(low: ExpressionLowering, node: exp.Tuple) -> LoweredExpression:
     while isinstance(parent, exp.Paren):
         parent = parent.parent
     if isinstance(parent, exp.Predicate):
+        for each in parent.iter_expressions():
+            dtype = None if each.unnest() is node else infer(each, low.types)
+            if dtype is not None and not (pa.types.is_struct(dtype) or pa.types.is_null(dtype)):
+                fix = f"write a row of {len(node.expressions)} values there, or compare one value."
+                raise unsupported_error(parent, f"compares a row with {type_name(dtype)}; {fix}")
         raise unsupported_error(node, NEEDS_SPARK)
     return _row(named=False)(low, node)
 

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from aggloom.codegen.sql.conditions import connect_all
 from aggloom.codegen.sql.errors import place_error
-from aggloom.codegen.sql.scope import replace_expression
+from aggloom.codegen.sql.scope import bare, replace_expression
 from aggloom.errors import SqlError
 
 _MOST = 100
@@ -20,6 +20,8 @@ _MOST = 100
 
 
 _EQUAL = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ)
+_VALUES = (exp.Literal, exp.Boolean, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
+"""Expressions that are no rows, whatever is in them."""
 _MIRRORED = {exp.GT: exp.LT, exp.GTE: exp.LTE}
 
 
@@ -29,6 +31,7 @@ def compare_fields(tree: exp.Expression, dialect: str) -> None:
     for node in list(tree.find_all(exp.In, exp.Between, *_EQUAL, exp.LT, exp.LTE, exp.GT, exp.GTE)):
         if not isinstance(node.this, exp.Tuple):
             continue
+        _refuse_values(node, node.this)
         if isinstance(node, exp.In):
             condition = _of_list(node, standard)
         elif isinstance(node, exp.Between):
@@ -37,6 +40,25 @@ def compare_fields(tree: exp.Expression, dialect: str) -> None:
             condition = _of_two(node, standard)
         if condition is not None:
             replace_expression(node, exp.paren(condition, copy=False))
+
+
+def _refuse_values(node: exp.Expression, row: exp.Tuple) -> None:
+    """Raise SqlError for a row that is compared with a single value."""
+    if isinstance(node, exp.In):
+        # The list of a PIVOT names columns; it is no condition.
+        others = [] if isinstance(node.parent, exp.Pivot) else node.expressions
+    elif isinstance(node, exp.Between):
+        others = [node.args["low"], node.args["high"]]
+    else:
+        others = [node.expression]
+    for each in others:
+        if isinstance(bare(each), _VALUES):
+            count = len(row.expressions)
+            message = (
+                f"{row.sql('spark')}, a row of {count} values, is compared with {each.sql('spark')}, which is no row; "
+                f"write a row of {count} values there, or compare one value."
+            )
+            raise place_error(SqlError(message), each)
 
 
 def _of_list(node: exp.In, standard: bool) -> exp.Expression | None:

@@ -11,7 +11,7 @@ import pytest
 
 import aggloom as al
 from aggloom import local
-from aggloom.errors import SqlError
+from aggloom.errors import AggloomError, SqlError
 
 TABLES = {"t": "k INT, s STRING"}
 ROWS = [("+I", 1, "a"), ("+I", 2, None), ("+I", None, "b"), ("+I", 1, "z"), ("-D", 1, "z")]
@@ -228,3 +228,29 @@ def test_ranges_and_inner_rows_of_another_length_are_refused(condition: str) -> 
     with pytest.raises(SqlError, match=r"a row of . is compared with a row of .") as refusal:
         al.Harness.from_sql(f"SELECT k FROM t WHERE {condition}", TABLES)
     assert "^^^" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        (
+            "(k, s) BETWEEN 1 AND 2",
+            r"\(k, s\), a row of 2 values, is compared with 1, which is no row",
+        ),
+        ("(k, s) NOT BETWEEN (1, 'a') AND (2)", r"is compared with \(?2\)?, which is no row"),
+        ("(k, s, 1) = -1", "a row of 3 values, is compared with -1"),
+        ("(k, s) IN ((1, 'a'), 3)", "write a row of 2 values there, or compare one value"),
+    ],
+)
+def test_a_row_beside_a_value_is_refused(condition: str, said: str) -> None:
+    with pytest.raises(SqlError, match=said) as raised:
+        al.Harness.from_sql(f"SELECT k FROM t WHERE {condition}", TABLES)
+    assert "\nAt line 1" in str(raised.value)
+
+
+def test_a_row_beside_a_column_of_another_type_is_refused() -> None:
+    sql = "SELECT k FROM t WHERE (k, s) BETWEEN k AND s"
+    said = "compares a row with INT; write a row of 2 values there"
+    with pytest.raises(AggloomError, match=said), al.Harness.from_sql(sql, TABLES) as harness:
+        harness.process(ROWS)
+        harness.flush()
