@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from aggloom.errors import InvalidCastError
 from aggloom.runtime.scalar.values import Value, apply_to_arrays, failure, row_by_row, run_checked
 
-_DATE: Final = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?:[ T].*)?", re.S)
+_DATE: Final = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?", re.S)
 _TIMESTAMP: Final = re.compile(
     r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})"
     r"(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?\s*(Z|UTC|[+-]\d{1,2}(?::\d{1,2})?)?)?)?)?"
