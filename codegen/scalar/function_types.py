@@ -15,10 +15,15 @@ from sqlglot import exp
 from aggloom.codegen.scalar.arguments import Arguments, Infer, Rule, first_type, fixed_type
 from aggloom.codegen.scalar.fixed_types import FIXED
 from aggloom.codegen.scalar.number_formats import number_type
-from aggloom.codegen.scalar.operand_types import arithmetic_type, common, round_type
+from aggloom.codegen.scalar.operand_types import arithmetic_type, common, round_type, untold
 from aggloom.codegen.scalar.own_functions import OWN_FUNCTIONS
 from aggloom.codegen.scalar.promotion import is_inexact, is_number
-from aggloom.codegen.scalar.record_options import infer_schema, is_schema_call, parse_record_type
+from aggloom.codegen.scalar.record_options import (
+    infer_schema,
+    is_schema_call,
+    parse_record_type,
+    schema_fix,
+)
 from aggloom.codegen.scalar.variant_types import RULES as VARIANT_RULES
 from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
 
@@ -167,7 +172,12 @@ def _from_json(arguments: Arguments) -> pa.DataType | None:
     if len(arguments) > 1 and is_schema_call(arguments.nodes[1]):
         return parse_record_type(infer_schema(arguments.nodes[1]))
     text = arguments.text(1)
-    return None if text is None else parse_record_type(text)
+    dtype = None if text is None else parse_record_type(text)
+    if text is not None and dtype is None:
+        # Spark may know the type, where a session is there to be asked.
+        node = arguments.nodes[1]
+        raise untold(node.parent or node, schema_fix(text))
+    return dtype
 
 
 def _whole(arguments: Arguments) -> pa.DataType | None:

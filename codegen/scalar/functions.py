@@ -12,6 +12,7 @@ from aggloom.codegen.scalar import (
     branching,
     clocks,
     collections,
+    csv_records,
     date_texts,
     dates,
     encodings,
@@ -44,6 +45,7 @@ FAMILIES: Final = {
     "Encodings, hashes and URLs": encodings.ENTRIES,
     "Arrays, maps and rows": (*collections.ENTRIES, *lambdas.ENTRIES),
     "JSON": (*json_texts.ENTRIES, *records.ENTRIES),
+    "CSV": csv_records.ENTRIES,
     "VARIANT": variants.ENTRIES,
     OWN_FAMILY: (*sql_json.ENTRIES, *flink_entries.ENTRIES),
     "Dates and times": (

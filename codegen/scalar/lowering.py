@@ -19,12 +19,6 @@ from aggloom.errors import TypeMismatchError, UnknownColumnError, nearest
 
 NEEDS_SPARK: Final = "is outside what runs without Spark; give the harness a Spark session."
 
-_INSTEAD: Final = {
-    "from_csv": "SPLIT(s, ',') and CAST read lines without quotes",
-    "to_csv": "CONCAT_WS(',', ..) writes values without quotes, and TO_JSON any",
-    "schema_of_csv": "its result is a text that you can write yourself",
-}
-"""Forms that come near to functions that only Spark has."""
 _CHOICES: Final = (exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Nvl2)
 """Nodes that take one of several values as it is; others compare them."""
 _DEEPEST: Final = 30
@@ -87,9 +81,7 @@ class ExpressionLowering:
         # A part of the node that the rule does not read would be dropped without a word, and the value be another.
         used = {name for name, value in node.args.items() if value}
         if entry is None or not used <= entry.parts:
-            nearest_form = _INSTEAD.get(node.name.lower()) if entry is None else None
-            advice = f"{NEEDS_SPARK[:-1]}; {nearest_form}." if nearest_form else NEEDS_SPARK
-            raise unsupported_error(node, advice)
+            raise unsupported_error(node, NEEDS_SPARK)
         return entry.lower(self, node)
 
     def cast(

@@ -11,7 +11,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.scalar.casts import is_utc
+from aggloom.codegen.scalar.csv_schemas import schema_of_csv
 from aggloom.codegen.scalar.json_schemas import schema_of_json
+from aggloom.codegen.scalar.lowered_expression import LoweredExpression, constant
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering
 from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.time_patterns import reader_of, template_of
@@ -30,6 +32,10 @@ FORMATS: Final = {
     "timestampntzformat": "timestamp_ntz",
 }
 """The options that are patterns of times, by lower-case name, and the runtime's words for their types."""
+CORRUPT: Final = "columnnameofcorruptrecord"
+"""The option that names the field for bad records, by lower-case name."""
+SEPARATORS: Final = ("sep", "delimiter")
+"""The two names of the option for the character between fields of CSV."""
 _SIZED: Final = re.compile(r"\b(?:VAR)?CHAR\b", re.I)
 _INSTEAD: Final = {
     pa.binary(): "declare it as STRING and write UNBASE64 around the field",
@@ -38,7 +44,7 @@ _INSTEAD: Final = {
 }
 
 
-def read_options(node: exp.Anonymous, place: int, known: Collection[str]) -> dict[str, str]:
+def read_options(node: exp.Expression, place: int, known: Collection[str]) -> dict[str, str]:
     """The options of a call by lower-case name, from the literal map at a place of its arguments.
 
     Raises UnsupportedExpressionError for another map, or for an option that is not among `known`.
@@ -61,6 +67,17 @@ def read_options(node: exp.Anonymous, place: int, known: Collection[str]) -> dic
     return dict(zip(names, (item.name for item in items[1::2]), strict=True))
 
 
+def lower_document(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
+    """The text of a record; raises UnsupportedExpressionError for another type, of which Spark makes none."""
+    value = low.lower(node.expressions[0])
+    if value.is_null:
+        return constant(None, pa.string())
+    if value.type != pa.string():
+        fix = f"is given {type_name(value.type)}; CAST it AS STRING."
+        raise unsupported_error(node, fix)
+    return value
+
+
 def is_failfast(options: dict[str, str], node: exp.Expression) -> bool:
     """Tell whether bad records are errors; raises UnsupportedExpressionError for a mode that the functions lack."""
     mode = options.get("mode", "PERMISSIVE").upper()
@@ -77,23 +94,46 @@ def record_type(node: exp.Anonymous) -> pa.DataType:
         raise unsupported_error(node, "needs its schema as a literal such as 'a INT, b STRING'.")
     dtype = parse_record_type(text)
     if dtype is None or _SIZED.search(text):
-        raise unsupported_error(node, f"has {text!r} as its schema; write it as 'a INT, b STRING'.")
+        raise unsupported_error(node, schema_fix(text))
     return dtype
 
 
 def is_schema_call(node: exp.Expression) -> bool:
-    """Tell whether an expression is SCHEMA_OF_JSON(..)."""
-    return isinstance(node, exp.Anonymous) and node.name.lower() == "schema_of_json"
+    """Tell whether an expression is SCHEMA_OF_JSON(..) or SCHEMA_OF_CSV(..)."""
+    names = ("schema_of_json", "schema_of_csv")
+    return isinstance(node, exp.Anonymous) and node.name.lower() in names
 
 
 def infer_schema(node: exp.Expression) -> str:
-    """The type that SCHEMA_OF_JSON infers of a literal; raises UnsupportedExpressionError."""
-    if len(node.expressions) != 1 or not _is_text(node.expressions[0]):
-        raise unsupported_error(node, "needs its document as one literal, such as '{\"a\": 1}'.")
+    """The type that SCHEMA_OF_JSON or SCHEMA_OF_CSV infers of a literal; raises UnsupportedExpressionError."""
+    is_json = node.name.lower() == "schema_of_json"
+    if not 1 <= len(node.expressions) <= (1 if is_json else 2) or not _is_text(node.expressions[0]):
+        example = "its line as a literal, such as '1,x'"
+        if is_json:
+            example = "its document as one literal, such as '{\"a\": 1}'"
+        raise unsupported_error(node, f"needs {example}.")
+    text, separator = node.expressions[0].name, ""
+    if not is_json:
+        separator = separator_of(read_options(node, 1, SEPARATORS), node)
     try:
-        return schema_of_json(node.expressions[0].name)
+        return schema_of_json(text) if is_json else schema_of_csv(text, separator)
     except (ValueError, RecursionError) as error:
-        raise unsupported_error(node, f"needs a document of JSON: {error}.") from None
+        needed = "a document of JSON" if is_json else "a line of CSV"
+        raise unsupported_error(node, f"needs {needed}: {error}.") from None
+
+
+def separator_of(options: dict[str, str], node: exp.Expression) -> str:
+    """The character between fields of CSV; raises UnsupportedExpressionError for what is none."""
+    if all(name in options for name in SEPARATORS):
+        raise unsupported_error(
+            node, "has both options sep and delimiter, which are one; leave one out."
+        )
+    text = next((options[name] for name in SEPARATORS if name in options), ",")
+    text = "\t" if text == "\\t" else text
+    if len(text) != 1 or text in '"\\\n\r\0\uffff#' or text > "\uffff":
+        fix = "without it a separator is one character, no quote, backslash, # or end of a line."
+        raise unsupported_error(node, f"has sep {text!r}, which {NEEDS_SPARK[:-1]}; {fix}")
+    return text
 
 
 def parse_record_type(text: str) -> pa.DataType | None:
@@ -103,6 +143,18 @@ def parse_record_type(text: str) -> pa.DataType | None:
     with suppress(SpecError):
         return pa.struct(list(parse_schema(text)))
     return None
+
+
+def schema_fix(text: str) -> str:
+    """The part of an error that says what is wrong with a schema, as that of a call."""
+    # A text with one word is a type; any other one is a list of columns, unless a nested type begins it.
+    parse = parse_type if re.match(r"\s*\w+\s*(<|$)", text) else parse_schema
+    fix = "write it as 'a INT, b STRING'."
+    try:
+        parse(text)
+    except SpecError as error:
+        return f"has {text!r} as its schema: {str(error).removeprefix('schema: ')}"
+    return f"has {text!r} as its schema; {fix}"
 
 
 def check_read(dtype: pa.DataType, node: exp.Expression) -> None:

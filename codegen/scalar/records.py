@@ -18,11 +18,13 @@ from aggloom.codegen.scalar.lowered_expression import (
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry
 from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.record_options import (
+    CORRUPT,
     FORMATS,
     check_read,
     check_written,
     infer_schema,
     is_failfast,
+    lower_document,
     read_options,
     readers_of,
     record_type,
@@ -33,18 +35,6 @@ from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.spec.dtypes import VARIANT, type_name
 
 _TEXT: Final = pa.string()
-_CORRUPT: Final = "columnnameofcorruptrecord"
-
-
-def _document(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
-    """The text of a record; raises UnsupportedExpressionError for another type, of which Spark makes none."""
-    value = low.lower(node.expressions[0])
-    if value.is_null:
-        return constant(None, _TEXT)
-    if value.type != _TEXT:
-        fix = f"is given {type_name(value.type)}; CAST it AS STRING."
-        raise unsupported_error(node, fix)
-    return value
 
 
 def _from_json(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
@@ -54,8 +44,8 @@ def _from_json(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpressio
     if not pa.types.is_nested(dtype):
         raise unsupported_error(node, f"reads {type_name(dtype)}; a record is a ROW, ARRAY or MAP.")
     check_read(dtype, node)
-    options = read_options(node, 2, ("mode", _CORRUPT, *FORMATS))
-    corrupt = options.get(_CORRUPT, "_corrupt_record")
+    options = read_options(node, 2, ("mode", CORRUPT, *FORMATS))
+    corrupt = options.get(CORRUPT, "_corrupt_record")
     is_column = pa.types.is_struct(dtype) and dtype.get_field_index(corrupt) >= 0
     if is_column and dtype.field(corrupt).type != _TEXT:
         raise unsupported_error(node, f"has {corrupt!r} for bad records; declare it as STRING.")
@@ -64,7 +54,7 @@ def _from_json(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpressio
     return call(
         text,
         dtype,
-        _document(low, node),
+        lower_document(low, node),
         kind=type_text(dtype),
         zone=zone_text(low),
         readers=readers_of(low, options, node),

@@ -41,6 +41,10 @@ session, and without a session refuses them by name. [Why](decisions/027-express
   are `mode`, `columnNameOfCorruptRecord` and the three formats of times; of *TO_JSON* the formats and
   `ignoreNullFields`. The schema is a literal; BINARY, TIME and VARIANT in it are refused with what to write instead.
   A time in a text that only Spark reads, such as `12:30` or a zone by its name, is an error and no NULL.
+- *FROM_CSV* keeps of a bad line what Spark keeps. A backslash escapes a quote. Options without Spark are `sep` of one
+  character, `nullValue`, `mode`, `columnNameOfCorruptRecord` and the three formats of times; of *TO_CSV* `sep`,
+  `nullValue` and the formats. A quote with a backslash behind it, a NUL and a hexadecimal number are errors. The types
+  of *SCHEMA_OF_CSV* are inferred without Spark unless a field may be a time.
 - *Instants* are shown in the session's time zone. When clocks are set back, an hour occurs twice. Expressions that
   depend on which of the two is meant, such as DATE_TRUNC('HOUR', ..), are left to Spark unless the zone is UTC.
 - *Functions of Flink that Spark lacks* are the last family below. On Spark a worker computes these calls into columns

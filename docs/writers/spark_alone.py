@@ -42,11 +42,6 @@ REASONS: Final = (
         "a session for decryption; encrypt before or after the query",
     ),
     Reason(
-        "from_csv to_csv schema_of_csv",
-        "what becomes of a malformed line is a matter of the parser that Spark uses",
-        "`split`, `concat_ws`; `to_json` and `from_json`; or a session",
-    ),
-    Reason(
         "from_xml to_xml schema_of_xml xpath xpath_boolean xpath_double xpath_float xpath_int xpath_long "
         "xpath_number xpath_short xpath_string",
         "the parsers of XML are Java's",

@@ -152,3 +152,72 @@ def random_texts(make: Any, seed: int, count: int) -> list[str | None]:
     """So many texts, of which a few are NULL."""
     draw = random.Random(seed)
     return [None if draw.random() < 0.02 else make(draw) for _ in range(count)]
+
+
+CSV_TYPES = (
+    "a INT, b STRING, c DOUBLE, _corrupt_record STRING",
+    "a STRING, b BOOLEAN, c DECIMAL(10,2), d STRING",
+    "a TINYINT, b SMALLINT, c FLOAT, d BIGINT, e STRING",
+    "a DATE, b TIMESTAMP, c TIMESTAMP_NTZ",
+    "a STRING, b STRING",
+    "a STRING",
+)
+_FIELDS = (
+    *(
+        "",
+        " ",
+        "x",
+        "true",
+        "FALSE",
+        "NaN",
+        "Inf",
+        "-Inf",
+        "Infinity",
+        "-Infinity",
+        "1d",
+        " 2.5 ",
+        ".5",
+        "5.",
+        "+7",
+    ),
+    *(
+        "a b",
+        "é🙂",
+        "#x",
+        "a#b",
+        "1,000.555",
+        "a;b",
+        "tab\there",
+        "line\nend",
+        "\r\n",
+        'a"b',
+        "a\\b",
+        "x\\",
+        '"',
+        "''",
+    ),
+)
+_CSV_MISTAKES = ('"', '""', '"', "\\", '\\"', "\\\\", ",", " ", ";", "\t", "x", "#")
+
+
+def random_line(draw: random.Random) -> str:
+    """A line of CSV; one of two has a mistake."""
+    fields = (random_field(draw) for _ in range(draw.choice((1, 2, 3, 3, 3, 4, 5))))
+    text = draw.choice((",", ",", ",", ";")).join(_quote(draw, field) for field in fields)
+    for _ in range(draw.choice((0, 0, 0, 1, 1, 2))):
+        at = draw.randrange(len(text) + 1)
+        cut = draw.choice((0, 0, 1, 2))
+        text = text[:at] + draw.choice(_CSV_MISTAKES) + text[at + cut :]
+    return text
+
+
+def random_field(draw: random.Random) -> str:
+    """The text of a field."""
+    return draw.choice(draw.choice((_FIELDS, _TEXTS, _NUMBERS)))
+
+
+def _quote(draw: random.Random, field: str) -> str:
+    if draw.random() < 0.5:
+        return field
+    escaped = field.replace("\\", "\\\\").replace('"', '\\"') if draw.random() < 0.8 else field
+    return f'"{escaped}"'
