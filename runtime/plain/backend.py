@@ -34,7 +34,7 @@ from aggloom.runtime.values import columns, scalars
 from aggloom.runtime.values.literals import pack, unpack
 
 _PACKED = ("double", "object")
-"""Kinds of fields whose values `repr` alone would not bring back."""
+"""Kinds of fields with values that `repr` does not preserve."""
 
 
 class PlainAccumulators:
@@ -49,7 +49,7 @@ class PlainAccumulators:
         self.views: dict[str, Any] = {
             view.name: VIEW_TYPES[view.kind](slots, view.width) for view in handler.VIEWS
         }
-        # A snapshot is read by its Python literals alone. `eval` would run what a checkpoint contains.
+        # Only Python literals are read. `eval` would run code in a checkpoint.
         if "plain.state" in arena:
             self._load(ast.literal_eval(arena.array("plain.state", 0, "u1").tobytes().decode()))
 
@@ -71,17 +71,17 @@ class PlainAccumulators:
         return np.array(self.fields["records"], np.int64)
 
     def flags(self, field: str, slots: SlotArray) -> Array:
-        """A field at the slots as truths (bool[n])."""
+        """A field at the slots: bool[n]."""
         return np.array([bool(self.fields[field][s]) for s in slots], np.bool_)
 
     def shift_records(self, slots: SlotArray, by: int) -> None:
-        """Let accumulators hold so many rows more."""
+        """Add a number to the counts of rows at the slots."""
         for s in slots:
             self.fields["records"][s] += by
 
     def as_new(self, slots: SlotArray) -> Array:
-        """Which of the slots hold nothing, their rows aside; rounded sums tell nothing, whatever is left in them."""
-        # A new set of accumulators knows every initial value, also those that a user's function makes.
+        """Tell which slots equal new ones, apart from their counts of rows and rounded sums: bool[n]."""
+        # New accumulators have every initial value, also those of a user's function.
         fresh = PlainAccumulators(self.handler, Arena(), 1)
         kinds = {f.name: f.kind for f in self.handler.FIELDS[1:] if f.kind != "double"}
 
@@ -96,7 +96,7 @@ class PlainAccumulators:
 
     def resize(self, slots: int) -> None:
         more = max(0, slots - self.slots)
-        # A smaller number of slots cuts the lists; no new ones are made then.
+        # With fewer slots the lists are cut, and `fresh` is empty.
         fresh = PlainAccumulators(self.handler, Arena(), more)
         for attr, values in self.fields.items():
             self.fields[attr] = values[:slots] + fresh.fields[attr]
@@ -130,7 +130,7 @@ class PlainAccumulators:
             for field in self.handler.FIELDS
         }
         text = repr((self.slots, fields, _plain(self.views))).encode()
-        # The array is made at its first size and replaced later: the text has another length each time.
+        # Replaced each time, since the text has another length.
         self.arena.array("plain.state", len(text), "u1")
         self.arena.replace("plain.state", len(text))[:] = np.frombuffer(text, np.uint8)
 
@@ -151,7 +151,7 @@ class PlainAccumulators:
             stored = saved[1][field.name]
             values = unpack(stored) if field.kind in _PACKED else stored
             self.fields[field.name] = (
-                # `repr` writes a fraction as a call, which `literal_eval` refuses: it is stored as its two numbers.
+                # Fractions are stored as two numbers: their `repr` is a call, which `literal_eval` refuses.
                 [(Fraction(*v[0]), *v[1:]) for v in values]
                 if field.kind == "float"
                 else values
@@ -163,8 +163,8 @@ class PlainAccumulators:
 
 
 def _same(kind: str, a: Any, b: Any) -> bool:
-    """Tell whether two values of a field are the same, an object's by what a snapshot says of it."""
-    # Objects of a user need not compare by value, and NaN is not equal to itself; their packed texts are.
+    """Tell whether two values of a field are the same."""
+    # By their packed texts: a user's objects need not compare by value, and NaN differs from itself.
     return a == b if kind not in _PACKED else bool(pack([a]) == pack([b]))
 
 
@@ -177,20 +177,20 @@ def _pack_values(attr: str, values: list[Any]) -> Any:
 
 def _new_field(kind: str, slots: int, initial: Any = 0) -> list[Any]:
     if callable(initial):
-        # A function makes a new object for each slot. Others are immutable, so slots may share one.
+        # A user's `create` makes an object for each slot. Other values are immutable, so slots may share one.
         return [initial() for _ in range(slots)]
     return [ZERO_SUM if kind == "float" else initial] * slots
 
 
 def _plain(value: Any) -> Any:
-    """The same in literals that `ast.literal_eval` reads."""
+    """The value with nothing but literals, which `ast.literal_eval` reads."""
     if isinstance(value, dict):
         return {k: _plain(v) for k, v in value.items()}
     if isinstance(value, list):
         return [_plain(v) for v in value]
     if isinstance(value, tuple):
         return tuple(_plain(v) for v in value)
-    # After tuples: a fraction is none. `_load` makes it one again.
+    # `_load` makes it a fraction again.
     if isinstance(value, Fraction):
         return (value.numerator, value.denominator)
     return value
@@ -221,10 +221,10 @@ class PlainHandler(HandlerBase):
         return self.KERNELS.inputs(*([column[row] for row in rows] for column in inputs))
 
     def outputs(self, n: int) -> Any:
-        # Part 0 is the word for an overflow, which is there even without outputs.
+        # Part 0 is `overflow`, which exists even without outputs.
         lists: list[Any] = [[0] * max(1, len(self.OUTPUTS))]
         for output in self.OUTPUTS:
-            # A result of several words starts as a tuple of zeros, as kernels read it before they write.
+            # A result of several words begins as a tuple of zeros, since kernels read it before they write.
             empty = (0,) * output.columns if output.form in ("words", "floats") else 0
             lists += [new_list_out(n) if output.form == "list" else [empty] * n, [False] * n]
         return self.KERNELS.outputs(*lists)
@@ -240,7 +240,7 @@ class PlainHandler(HandlerBase):
 
     def differ(self, before: Any, after: Any, rows: int) -> Array:
         changed = np.zeros(rows, np.bool_)
-        # Part 0 says what overflowed, which is no result of a row.
+        # Without part 0, `overflow`, which is no result of a row.
         for a, b in zip(before[1:], after[1:], strict=True):
             if isinstance(a, PlainLists):
                 changed |= lists_differ(a, b, rows)
@@ -272,4 +272,4 @@ class PlainHandler(HandlerBase):
 
 
 class PlainNamespaceHandler(Namespaced, PlainHandler):
-    """A PlainHandler of which the accumulators belong to windows."""
+    """A PlainHandler whose accumulators belong to windows."""

@@ -1,4 +1,4 @@
-"""Columns as the plain backend's words, Python values that are equal and ordered as SQL's are, and back."""
+"""Columns as words of the plain backend, Python values that are equal and ordered as in SQL, and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aggloom.type_layout import is_nested, is_text
 
 
 def python_words(column: pa.Array) -> list[Any]:
-    """A column as Python values that are equal and ordered as SQL's are; None for NULL."""
+    """The words of a column; None for NULL."""
     dtype = column.type
     if pa.types.is_decimal(dtype):
         shift = dtype.scale
@@ -27,8 +27,7 @@ def python_words(column: pa.Array) -> list[Any]:
         return [None if v is None else real_word(v) for v in column.to_pylist()]
     if is_nested(dtype):
         return list(rows.encode_values(column).to_pylist())
-    # Dates and times as the whole numbers that they are stored as: as Python's objects they lack some values that SQL
-    # has.
+    # Dates and times as the whole numbers of Arrow: Python's objects lack some values of SQL.
     return list(column.view(scalars.carrier(dtype)).to_pylist())
 
 
@@ -40,10 +39,9 @@ def _unscale(value: Decimal, scale: int) -> int:
 
 
 def from_python_words(values: list[Any], dtype: pa.DataType) -> pa.Array:
-    """Words back to a column."""
+    """The column of some words."""
     if pa.types.is_decimal(dtype):
-        # Two's complement in two words: `>>` and `&` of Python take a negative number as if it went on with ones for
-        # ever.
+        # Two's complement in two words: for Python's `>>` and `&` a negative number has ones without end.
         mask = (1 << 64) - 1
         limbs = np.zeros((len(values), 2), np.uint64)
         for k, v in enumerate(values):

@@ -1,7 +1,7 @@
-"""Float sums and moments for handlers in plain Python: fractions, rounded once. The oracle of the compiled ones.
+"""Float sums and moments of the plain backend: fractions, rounded once. The oracle of the compiled ones.
 
-A float sum is (the exact sum of the finite values, NaNs, infinities, negative infinities). The spill of the
-compiled backend has no counterpart here: every `spill` is ignored.
+A float sum is (exact sum of the finite values, number of NaNs, of infinities, of negative infinities). The spill of
+the compiled backend has no counterpart: every `spill` is ignored.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def spill_clear(spill: Any, pool: None, pooled: bool, s: int) -> None:
 
 
 def _special(total: FloatSum, x: float, change: int) -> FloatSum:
-    # Counts and not flags: a retracted infinity has to leave what the finite values come to.
+    # Counts and not flags: after the retraction of an infinity the finite sum is the result again.
     exact, nans, above, below = total
     if math.isnan(x):
         return exact, nans + change, above, below
@@ -66,7 +66,7 @@ def subtract_float(spill: Any, s: int, f: int, a: FloatSum, x: float) -> FloatSu
 def _change_product(total: FloatSum, x: float, y: float, change: int) -> FloatSum:
     if math.isfinite(x) and math.isfinite(y):
         return _add(total, change * Fraction(x) * Fraction(y))
-    # The product as a double says which special value it is: 0 times infinity is NaN.
+    # The product of doubles decides which special value it is: 0 times infinity is NaN.
     return _special(total, x * y, change)
 
 
@@ -102,7 +102,7 @@ def combine_float(
 
 def _nearest(exact: Fraction) -> float:
     try:
-        # Adding 0.0 makes 0.0 of -0.0, which no sum shows.
+        # Adding 0.0 turns -0.0 into 0.0: no sum is -0.0.
         return float(exact) + 0.0
     except OverflowError:
         return math.inf if exact > 0 else -math.inf
@@ -143,14 +143,14 @@ def deviation(
 ) -> float:
     if n == 0 or is_special(sx) or is_special(sy) or is_special(sxy):
         return math.nan
-    # An exact variance cannot be negative. Only after orphan retractions is it, and then it is 0.
+    # An exact variance is negative only after orphan retractions; then it is 0.
     value = sxy[0] - sx[0] * sy[0] / n
     return 0.0 if fx == fy and value < 0 else _nearest(value)
 
 
 def _root(square: Fraction) -> float:
-    """The square root of a fraction, which itself may be less than every double, or more; infinite if that is."""
-    # Scaled by a power of four first, as the fraction may lie outside of the doubles where its root does not.
+    """The square root of a fraction, which may be out of the range of doubles; infinity if the root is, too."""
+    # Scaled by a power of four first, since the root may be in range where the fraction is not.
     shift = (square.denominator.bit_length() - square.numerator.bit_length()) // 2
     root = math.sqrt(square * Fraction(4) ** shift)
     return math.ldexp(root, -shift) if -shift < 1024 else math.inf
@@ -203,8 +203,8 @@ def kurtosis(
 
 def correlation(cxx: float, cyy: float, cxy: float) -> float:
     if not (0.0 < cxx < math.inf and 0.0 < cyy < math.inf and abs(cxy) < math.inf):
-        # The exponents are taken apart, as the product of two variances may leave the range of doubles.
         return math.nan
+    # With separate exponents, as the product of two variances may leave the range of doubles.
     x, ex = math.frexp(cxx)
     y, ey = math.frexp(cyy)
     z, ez = math.frexp(cxy)

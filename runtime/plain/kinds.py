@@ -1,4 +1,4 @@
-"""Every kind of view in plain Python, by the name of its descriptor (codegen/views/): its functions, and new ones."""
+"""The kinds of views of the plain backend: their functions, and their constructors by the names of codegen/views/."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -6,29 +6,17 @@ from typing import Any, Final
 # Generated modules take these names from here as `rt.NAME`, so everything is exported.
 from aggloom.runtime.plain.seen import *
 from aggloom.runtime.plain.sketches import *
-from aggloom.runtime.plain.sketches import Sketch
 from aggloom.runtime.plain.views import *
-from aggloom.runtime.plain.views import Multiset
-
-
-def _dicts(slots: int, width: int) -> list[dict[Any, Any]]:
-    return [{} for _ in range(slots)]
+from aggloom.runtime.plain.views import SlotDicts
 
 
 def _lists(slots: int, width: int) -> list[list[Any]]:
     return [[] for _ in range(slots)]
 
 
+_DICTS = ("multiset", "seen", "ordered", "ranked", "stamped", "spill")
+_SKETCHES = ("bits", "hyperloglog", "quantiles", "ddsketch")
 VIEW_TYPES: Final[dict[str, Callable[[int, int], Any]]] = {
-    "multiset": Multiset,
-    "seen": _dicts,
-    "ordered": _dicts,
     "sequence": _lists,
-    "ranked": _dicts,
-    "stamped": _dicts,
-    "bits": Sketch,
-    "hyperloglog": Sketch,
-    "quantiles": Sketch,
-    "ddsketch": Sketch,
-    "spill": _dicts,
+    **dict.fromkeys((*_DICTS, *_SKETCHES), SlotDicts),
 }

@@ -1,6 +1,6 @@
-"""Sets that calls share, of the plain backend: a map by slot, value -> how often it was met, and a bit for each call.
+"""Sets that calls share, of the plain backend: by slot a map from a value to its count and a bit for each call.
 
-Both are in one number, as in compiled state (runtime/views/seen.py).
+Count and bits are one number, as in compiled state (runtime/views/seen.py).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def seen_mark(view: Seen, entry: Entry, column: int) -> bool:
 
 def seen_meet(view: Seen, pool: None, pooled: bool, s: int, word: Any, times: int) -> Entry:
     marks = view[s].get(word, 0)
-    # Stops at the most that fits beside the marks, as the compiled backend does.
+    # The count stops at the largest that fits beside the bits, as in the compiled backend.
     view[s][word] = marks + (min(times, MOST_MET - (marks >> BITS)) << BITS)
     return s, word
 
@@ -60,6 +60,6 @@ def sequence_merge_seen(
     column: int,
 ) -> None:
     for word in other[other_slot]:
-        # Marks say which calls have met a value. A list of one call takes only its own, each once.
+        # The bits show which calls have met a value. The list of a call takes only its own values, each once.
         if marks[s].get(word, 0) >> column & 1 and word not in view[s]:
             view[s].append(word)

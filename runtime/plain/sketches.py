@@ -1,7 +1,4 @@
-"""The sketches of the plain backend: dicts and lists by slot, with the hashes and estimates of the compiled one.
-
-A slot is a dict, empty at first. A Sketch is a view; the slots of a saved one go back in with `extend`.
-"""
+"""The sketches of the plain backend: a dict for each slot, empty at first, with the hashes of the compiled one."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from aggloom.runtime.plain.views import SlotDicts, change_count
 from aggloom.runtime.storage.byte_kernels import hash_bytes
 from aggloom.runtime.storage.hashing import mix
 from aggloom.runtime.views.ddsketch import bin_of, bin_value
@@ -19,74 +17,64 @@ from aggloom.runtime.views.hyperloglog import MOST_ENTRIES, RANKED_BITS, entry_o
 Slot = dict[Any, Any]
 
 
-class Sketch(list[Slot]):
-    """A dict for each slot; what `width` means depends on the kind."""
-
-    def __init__(self, slots: int, width: int) -> None:
-        super().__init__({} for _ in range(slots))
-        self.width = width
-
-
-def _count(counts: dict[int, int], key: int, change: int) -> None:
-    # Zero counts are removed, so that a map is empty exactly where nothing is counted.
-    counts[key] = counts.get(key, 0) + change
-    if counts[key] == 0:
-        del counts[key]
-
-
-def bits_clear(view: Sketch, pool: None, pooled: bool, s: int) -> None:
+def bits_clear(view: SlotDicts, pool: None, pooled: bool, s: int) -> None:
     view[s].clear()
 
 
 hyperloglog_clear = ddsketch_clear = quantiles_clear = bits_clear
 
 
-def _count_bits(view: Sketch, s: int, word: int, change: int) -> None:
-    """Bits count by number; the values count as one more bit."""
+def _count_bits(view: SlotDicts, s: int, word: int, change: int) -> None:
+    """Add to the counts of the bits of a word, by their numbers, and to that of the values, as one more bit."""
     for b in range(view.width):
         if (word >> b) & 1:
-            _count(view[s], b, change)
-    # The count of values tells bits that all of them have from those of some.
-    _count(view[s], view.width, change)
+            change_count(view[s], b, change)
+    # AND compares the count of a bit with the count of values.
+    change_count(view[s], view.width, change)
 
 
-def bits_accumulate(view: Sketch, pool: None, pooled: bool, s: int, word: int) -> None:
+def bits_accumulate(view: SlotDicts, pool: None, pooled: bool, s: int, word: int) -> None:
     _count_bits(view, s, word, 1)
 
 
-def bits_retract(view: Sketch, pool: None, pooled: bool, s: int, word: int) -> None:
+def bits_retract(view: SlotDicts, pool: None, pooled: bool, s: int, word: int) -> None:
     _count_bits(view, s, word, -1)
 
 
 def bits_merge(
-    view: Sketch, pool: None, pooled: bool, s: int, other: Sketch, other_pool: None, other_slot: int
+    view: SlotDicts,
+    pool: None,
+    pooled: bool,
+    s: int,
+    other: SlotDicts,
+    other_pool: None,
+    other_slot: int,
 ) -> None:
     for key, count in other[other_slot].items():
-        _count(view[s], key, count)
+        change_count(view[s], key, count)
 
 
-def bits_none(view: Sketch, pool: None, pooled: bool, s: int) -> bool:
+def bits_none(view: SlotDicts, pool: None, pooled: bool, s: int) -> bool:
     # Below zero where retractions arrived before their rows: there is no value then either.
     return view[s].get(view.width, 0) <= 0
 
 
-def _number(view: Sketch, bits: list[bool]) -> int:
-    """The number with these bits, the last of them its sign."""
-    value = sum(1 << b for b, there in enumerate(bits) if there)
-    # The last bit is the sign, and as a number it counts negative.
+def _number(view: SlotDicts, bits: list[bool]) -> int:
+    """The number with these bits, the lowest first; the last one is the sign."""
+    value = sum(1 << b for b, is_set in enumerate(bits) if is_set)
     return value - (1 << view.width) if bits[-1] else value
 
 
-def all_bits(view: Sketch, s: int, count: int) -> int:
+def all_bits(view: SlotDicts, s: int, count: int) -> int:
     return _number(view, [view[s].get(b, 0) == count for b in range(view.width)])
 
 
-def any_bits(view: Sketch, s: int) -> int:
+def any_bits(view: SlotDicts, s: int) -> int:
     return _number(view, [view[s].get(b, 0) > 0 for b in range(view.width)])
 
 
 def _hash(word: Any, pooled: bool) -> int:
-    """The hash that the compiled backend has for the word."""
+    """The hash of a word, the same as in the compiled backend."""
     if not pooled:
         return int(mix(int(word)))
     # Wide decimals are pooled as 16 bytes in compiled state, shifted so that bytes order as numbers do.
@@ -96,7 +84,7 @@ def _hash(word: Any, pooled: bool) -> int:
     return int(hash_bytes(np.frombuffer(raw, np.uint8), 0, len(raw)))
 
 
-def _to_registers(view: Sketch, s: int) -> None:
+def _to_registers(view: SlotDicts, s: int) -> None:
     entries = view[s].pop("entries", [])
     view[s].setdefault("ranks", {})
     # An entry is a hash without its rank above six bits that have the rank.
@@ -104,15 +92,15 @@ def _to_registers(view: Sketch, s: int) -> None:
         _raise(view, s, (entry >> 6) % view.width, entry & 63)
 
 
-def _raise(view: Sketch, s: int, register: int, rank: int) -> None:
+def _raise(view: SlotDicts, s: int, register: int, rank: int) -> None:
     ranks = view[s]["ranks"]
     ranks[register] = max(ranks.get(register, 0), rank)
 
 
-def _enter(view: Sketch, s: int, entry: int) -> None:
-    """Keep an entry among the few, or let it count in its register."""
+def _enter(view: SlotDicts, s: int, entry: int) -> None:
+    """Add an entry to the list of a small sketch, or raise its register."""
     if "ranks" not in view[s]:
-        # Few entries are remembered as they are, which makes small counts exact.
+        # Few entries are stored as they are, which makes small counts exact.
         entries = sorted({*view[s].get("entries", []), entry})
         if len(entries) <= min(view.width // 4, MOST_ENTRIES):
             view[s]["entries"] = entries
@@ -121,12 +109,18 @@ def _enter(view: Sketch, s: int, entry: int) -> None:
     _raise(view, s, (entry >> 6) % view.width, entry & 63)
 
 
-def hyperloglog_accumulate(view: Sketch, pool: None, pooled: bool, s: int, word: Any) -> None:
+def hyperloglog_accumulate(view: SlotDicts, pool: None, pooled: bool, s: int, word: Any) -> None:
     _enter(view, s, int(entry_of(_hash(word, pooled))))
 
 
 def hyperloglog_merge(
-    view: Sketch, pool: None, pooled: bool, s: int, other: Sketch, other_pool: None, other_slot: int
+    view: SlotDicts,
+    pool: None,
+    pooled: bool,
+    s: int,
+    other: SlotDicts,
+    other_pool: None,
+    other_slot: int,
 ) -> None:
     for entry in other[other_slot].get("entries", []):
         _enter(view, s, entry)
@@ -137,38 +131,38 @@ def hyperloglog_merge(
             _raise(view, s, register, rank)
 
 
-def hyperloglog_none(view: Sketch, pool: None, pooled: bool, s: int) -> bool:
+def hyperloglog_none(view: SlotDicts, pool: None, pooled: bool, s: int) -> bool:
     return not view[s]
 
 
-def estimate(view: Sketch, s: int) -> int:
+def estimate(view: SlotDicts, s: int) -> int:
     if "ranks" not in view[s]:
-        # Only registers that were raised are in the dict; all others are at rank zero.
         return len(view[s].get("entries", []))
+    # Only registers that were raised are in the dict; all others are at rank zero.
     ranks = view[s]["ranks"].values()
     full = sum(rank > RANKED_BITS for rank in ranks)
     total = sum(1 << (RANKED_BITS - rank) for rank in ranks if rank <= RANKED_BITS)
     return int(estimate_from(view.width, view.width - len(ranks), full, total))
 
 
-def ddsketch_accumulate(view: Sketch, pool: None, pooled: bool, s: int, word: int) -> None:
-    _count(view[s], int(bin_of(word, view.width)), 1)
+def ddsketch_accumulate(view: SlotDicts, pool: None, pooled: bool, s: int, word: int) -> None:
+    change_count(view[s], int(bin_of(word, view.width)), 1)
 
 
-def ddsketch_retract(view: Sketch, pool: None, pooled: bool, s: int, word: int) -> None:
-    _count(view[s], int(bin_of(word, view.width)), -1)
+def ddsketch_retract(view: SlotDicts, pool: None, pooled: bool, s: int, word: int) -> None:
+    change_count(view[s], int(bin_of(word, view.width)), -1)
 
 
 ddsketch_merge = bits_merge
 
 
-def ddsketch_none(view: Sketch, pool: None, pooled: bool, s: int) -> bool:
+def ddsketch_none(view: SlotDicts, pool: None, pooled: bool, s: int) -> bool:
     return all(count <= 0 for count in view[s].values())
 
 
-def binned_percentile(view: Sketch, pool: None, pooled: bool, s: int, fraction: float) -> float:
+def binned_percentile(view: SlotDicts, pool: None, pooled: bool, s: int, fraction: float) -> float:
     bins = sorted((number, count) for number, count in view[s].items() if count > 0)
-    # The rank is rounded half up, as Python's `round` would take every second half down.
+    # The rank is rounded half up; Python's `round` rounds half to even.
     rank = math.floor(fraction * (sum(count for _, count in bins) - 1) + 0.5)
     for number, count in bins:
         if rank < count:
@@ -181,14 +175,14 @@ def binned_percentile(view: Sketch, pool: None, pooled: bool, s: int, fraction: 
 Entry = list[Any]
 
 
-def _summary(view: Sketch, s: int) -> Slot:
+def _summary(view: SlotDicts, s: int) -> Slot:
     if not view[s]:
         view[s].update(rows=0, fresh=0, entries=[])
     return view[s]
 
 
 def _gap(entries: list[Entry], at: int) -> int:
-    # Behind the last entry nothing can be missing.
+    # No row can lie behind the last entry.
     if at == len(entries):
         return 0
     _, g, same, spread = entries[at]
@@ -201,17 +195,16 @@ def _place(entries: list[Entry], word: Any) -> int:
 
 
 def _take(summary: Slot, word: Any, counts: list[int], gap: int) -> None:
-    """Add to an entry's counts; a new one is in a gap."""
+    """Add to the counts of a word's entry; gap: the number of rows that may lie before a new entry."""
     entries = summary["entries"]
     at = _place(entries, word)
-    # A new entry may have as many rows before it as the gap in which it stands had.
     if at == len(entries) or entries[at][0] != word:
         entries.insert(at, [word, 0, 0, gap])
         summary["fresh"] += 1
     entries[at][1:] = [a + b for a, b in zip(entries[at][1:], counts, strict=True)]
 
 
-def quantiles_accumulate(view: Sketch, pool: None, pooled: bool, s: int, word: Any) -> None:
+def quantiles_accumulate(view: SlotDicts, pool: None, pooled: bool, s: int, word: Any) -> None:
     summary = _summary(view, s)
     entries = summary["entries"]
     _take(summary, word, [1, 1, 0], _gap(entries, _place(entries, word)))
@@ -220,7 +213,7 @@ def quantiles_accumulate(view: Sketch, pool: None, pooled: bool, s: int, word: A
 
 
 def _compress(summary: Slot, accuracy: int) -> None:
-    # Dropping entries takes a walk over all of them, so it waits until enough are new.
+    # Dropping entries visits all of them, so it waits until enough are new.
     if summary["fresh"] < max(accuracy, 32):
         return
     summary["fresh"] = 0
@@ -233,7 +226,13 @@ def _compress(summary: Slot, accuracy: int) -> None:
 
 
 def quantiles_merge(
-    view: Sketch, pool: None, pooled: bool, s: int, other: Sketch, other_pool: None, other_slot: int
+    view: SlotDicts,
+    pool: None,
+    pooled: bool,
+    s: int,
+    other: SlotDicts,
+    other_pool: None,
+    other_slot: int,
 ) -> None:
     if not other[other_slot]:
         return
@@ -249,17 +248,17 @@ def quantiles_merge(
     for word, *counts in theirs:
         _take(summary, word, counts, _gap(before, _place(before, word)))
     summary["rows"] += other[other_slot]["rows"]
-    # A merge into an empty summary is a copy, which has to drop entries when the original would.
+    # A merge into an empty summary is a copy, which drops entries when the original would.
     if is_copy:
         summary["fresh"] = other[other_slot]["fresh"]
     _compress(summary, view.width)
 
 
-def quantiles_none(view: Sketch, pool: None, pooled: bool, s: int) -> bool:
+def quantiles_none(view: SlotDicts, pool: None, pooled: bool, s: int) -> bool:
     return not view[s]
 
 
-def summary_percentile(view: Sketch, pool: None, pooled: bool, s: int, fraction: float) -> Any:
+def summary_percentile(view: SlotDicts, pool: None, pooled: bool, s: int, fraction: float) -> Any:
     if not view[s]:
         return 0
     target = max(math.ceil(fraction * view[s]["rows"]), 1)

@@ -1,4 +1,4 @@
-"""The base of users' functions in generated plain Python: calls that say who failed, states, results."""
+"""The support of users' functions in generated plain Python: errors that name the function, states, results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PYTHON: dict[str, tuple[type[Any], ...]] = {
 
 
 def log(value: float) -> float:
-    # As the compiled code: NumPy gives NaN and infinities where Python's `math` raises.
+    # As in compiled code: NumPy returns NaN and infinities where Python's `math` raises.
     with np.errstate(all="ignore"):
         return float(np.log(np.float64(value)))
 
@@ -64,14 +64,14 @@ def user_integer(value: int, bits: int) -> tuple[int, bool, bool]:
 
 
 def user_function(function: str, method: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorate a user's method: what it raises is a DataError that names the function."""
+    """Return a decorator of a user's method: an exception in it becomes a DataError that names the function."""
 
     def decorate(call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call)
         def call_guarded(*arguments: Any) -> Any:
             try:
                 return call(*arguments)
-            # Errors of ours have their cause already, such as an overflow in the function's own arithmetic.
+            # An AggloomError has a message already, such as of an overflow in the function's own arithmetic.
             except AggloomError:
                 raise
             except Exception as error:
@@ -79,7 +79,7 @@ def user_function(function: str, method: str) -> Callable[[Callable[..., Any]], 
                     f"{function}: {method} failed: {type(error).__name__}: {error}"
                 ) from error
 
-        # What create returns may be a constant of the source: no two keys share it.
+        # `create` may return a constant of the source, which keys must not share.
         return (
             functools.wraps(call)(lambda: copy.deepcopy(call_guarded()))
             if method == "create"
@@ -90,7 +90,7 @@ def user_function(function: str, method: str) -> Callable[[Callable[..., Any]], 
 
 
 def choose_state(state: Any, returned: Any) -> Any:
-    """The state after a step, which returns a new one, or None after it changed the old one."""
+    """The state after a step: the one that it returned, or for None the old one, which it changed in place."""
     return state if returned is None else returned
 
 
@@ -108,7 +108,7 @@ def _type(name: str) -> pa.DataType:
 
 
 def word_value(word: Any, name: str) -> Any:
-    """The Python value that a word stands for."""
+    """The Python value of a word."""
     return from_python_words([word], _type(name))[0].as_py()
 
 
@@ -120,42 +120,39 @@ def row_value(word: bytes, names: tuple[str, ...], parts: tuple[Any, ...], place
 
 
 def user_rows(function: str, method: str, width: int, rows: Any) -> list[tuple[Any, ...]]:
-    """The rows that a method of a table aggregate gives, as tuples of `width` values.
-
-    Raises DataError where it fails, or gives none.
-    """
-    # A generator runs only now, and what it raises is the method's failure as well.
+    """The rows of a method of a table aggregate, as tuples of `width` values; raises DataError if it fails."""
+    # A generator runs only here, and an exception in it is a failure of the method.
     try:
         listed = list(rows)
     except AggloomError:
         raise
     except Exception as error:
         raise DataError(f"{function}: {method} failed: {type(error).__name__}: {error}") from error
-    # One column may be emitted without a tuple around it. A tuple of one column stays a row.
-    rows_given = [each if isinstance(each, tuple) or width > 1 else (each,) for each in listed]
-    for each in rows_given:
+    # A row of one column may be its bare value.
+    tuples = [each if isinstance(each, tuple) or width > 1 else (each,) for each in listed]
+    for each in tuples:
         if not isinstance(each, tuple) or len(each) != width:
             raise DataError(
                 f"{function}: {method} gives {each!r}, which is no row; give tuples of {width} values"
             )
-    return rows_given
+    return tuples
 
 
 def put_value(out: PlainLists, function: str, name: str, value: Any) -> bool:
     """Append a value of a row, or NULL, to the list that is being written; raises DataError for one of another type."""
     word, valid = user_result(function, name, value, "rows")
     if valid and pa.types.is_floating(_type(name)):
-        # A result of its own is a number; in a list all are words.
+        # A float is a number as a result of its own, and a word in a list.
         word = python_words(pa.array([word], _type(name)))[0]
     put_element(out, word, int(valid))
     return True
 
 
 def user_result(function: str, name: str, value: Any, method: str = "value") -> tuple[Any, bool]:
-    """(the word of what a user's method gives, whether it is not NULL); raises DataError if it is of another type."""
+    """(word, is not NULL) of a value that a user's method returned; raises DataError if it is of another type."""
     if value is None:
         return 0, False
-    # NumPy's own numbers are accepted as Python's; the checks below know only those.
+    # NumPy's numbers are accepted; the checks below are for Python's.
     if isinstance(value, np.generic):
         value = value.item()
     dtype = _type(name)
@@ -202,7 +199,7 @@ def _decimal(place: str, name: str, value: Any, dtype: pa.DataType) -> Decimal:
         # Twice the digits, so that the rounding itself never runs out of precision.
         rounded = Decimal(value).quantize(step, ROUND_HALF_UP, Context(prec=2 * _WIDE))
     except InvalidOperation:
-        # Whatever cannot be rounded is too large, which the check below says in words.
+        # A value that cannot be rounded is too large: the check below raises the error.
         rounded = Decimal("NaN")
     if not rounded.is_finite() or abs(rounded) >= Decimal(10) ** (dtype.precision - dtype.scale):
         raise ArithmeticOverflowError(f"{place} gives {value}, which does not fit {name}")

@@ -1,4 +1,4 @@
-"""The small words of generated code in plain Python: numbers, words and what is read out of views."""
+"""The functions of generated code in plain Python: arithmetic, encoded values, results of views."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def wide_to_float(total: int) -> float:
 
 
 def divide_wide(total: int, count: int, digits: int, precision: int) -> tuple[int, bool]:
-    # On absolute values, as Python's `//` rounds down, and SQL rounds half away from zero.
+    # On absolute values: Python's `//` rounds down, SQL rounds half away from zero.
     quotient, rest = divmod(abs(total) * 10**digits, abs(count))
     quotient += 2 * rest >= abs(count)
     return wide_to_decimal(-quotient if (total < 0) != (count < 0) else quotient, precision)
 
 
 def truncate_divide(a: int, b: int) -> int:
-    # Python rounds down; SQL cuts towards zero.
+    # Python rounds down, SQL towards zero.
     quotient = abs(a) // abs(b)
     return -quotient if (a < 0) != (b < 0) else quotient
 
@@ -126,7 +126,7 @@ wide_real = decimal_real
 
 
 def row_word(pool: None, word: bytes, offset: int) -> int:
-    # Rows are compared by their bytes, so integers in them are shifted to have no sign (decision 007).
+    # Rows are compared by their bytes, so integers in them are shifted to be unsigned (decision 007).
     return int.from_bytes(word[offset : offset + 8], "big") - (1 << 63)
 
 
@@ -139,12 +139,12 @@ def truth(condition: bool) -> bool:
 
 
 def sqrt(value: float) -> float:
-    # A variance that is less than zero has no root; Python would raise.
+    # A negative variance has no root; Python would raise.
     return math.sqrt(value) if value >= 0 else math.nan
 
 
 def truncate_float(value: float, bits: int) -> int:
-    # NaN becomes 0, and what does not fit the nearest number that does, as Spark casts.
+    # As Spark casts: NaN becomes 0, and a number out of range the nearest one in range.
     if math.isnan(value):
         return 0
     half = 1 << (bits - 1)
@@ -154,7 +154,7 @@ def truncate_float(value: float, bits: int) -> int:
 def float_to_decimal(value: float, precision: int, scale: int) -> tuple[int, bool]:
     if math.isnan(value) or math.isinf(value):
         return 0, False
-    # Half away from zero, which `round` of Python is not.
+    # Half away from zero; Python's `round` rounds half to even.
     scaled = math.floor(abs(value) * 10.0**scale + 0.5)
     return -scaled if value < 0 else scaled, scaled < 10.0**precision
 
@@ -173,11 +173,11 @@ def ranked_none(view: Any, pool: None, pooled: bool, s: int) -> bool:
 
 def percentile(view: Any, pool: None, pooled: bool, s: int, fraction: float) -> float:
     last = ranked_total(view, s) - 1
-    # Between two values it is interpolated: at rank 0.5 of two values, half of each.
+    # Interpolated between two values: at rank 0.5 of two values, half of each.
     place = fraction * last
     lower, upper = min(math.floor(place), last), min(math.ceil(place), last)
     a, b = (word_to_float(ranked_at(view, s, rank)) for rank in (lower, upper))
-    # Equal values are not interpolated: infinity times zero would make NaN of them.
+    # Equal values are not interpolated: infinity times zero would be NaN.
     return a if lower == upper or a == b else (upper - place) * a + (place - lower) * b
 
 
@@ -193,7 +193,7 @@ def only(view: Any, pool: None, pooled: bool, s: int) -> tuple[Any, int]:
 
 def product(view: Any, pool: None, pooled: bool, s: int) -> float:
     result = 1.0
-    # In order of value, so that the product does not depend on how rows arrived.
+    # In order of value, so that the product does not depend on the order of rows.
     for word, count in sorted(view[s].items()):
         if count > 0:
             result *= _power(word_to_float(word), count)
@@ -201,7 +201,7 @@ def product(view: Any, pool: None, pooled: bool, s: int) -> float:
 
 
 def _power(value: float, count: int) -> float:
-    """As IEEE has it, where Python would raise."""
+    """The power by IEEE arithmetic, where Python would raise."""
     with np.errstate(all="ignore"):
         return float(np.power(np.float64(value), np.float64(count)))
 

@@ -1,4 +1,4 @@
-"""The views of the plain backend, and the lists out of them: dicts and Python lists, one by slot.
+"""The views of the plain backend, a dict or a list for each slot, and the lists that are results of them.
 
 A word is a Python value here (an integer, a string, bytes), and the pool is None.
 """
@@ -15,19 +15,27 @@ from aggloom.runtime.storage.arena import Array, NumberArray
 Counter = dict[Any, int]
 
 
-def _count(counts: Counter, value: Any, change: int) -> None:
+class SlotDicts(list[dict[Any, Any]]):
+    """A dict for each slot; the meaning of `width` depends on the kind of view."""
+
+    def __init__(self, slots: int, width: int) -> None:
+        super().__init__({} for _ in range(slots))
+        self.width = width
+
+
+def change_count(counts: Counter, value: Any, change: int) -> None:
     counts[value] = counts.get(value, 0) + change
-    # A zero count is no entry. Otherwise a map would remember every value that it ever had.
+    # A zero count is no entry: a map is empty exactly where nothing is counted.
     if counts[value] == 0:
         del counts[value]
 
 
 def ordered_accumulate(view: list[Counter], pool: None, pooled: bool, s: int, word: Any) -> None:
-    _count(view[s], word, 1)
+    change_count(view[s], word, 1)
 
 
 def ordered_retract(view: list[Counter], pool: None, pooled: bool, s: int, word: Any) -> None:
-    _count(view[s], word, -1)
+    change_count(view[s], word, -1)
 
 
 def ordered_merge(
@@ -40,7 +48,7 @@ def ordered_merge(
     other_slot: int,
 ) -> None:
     for word, count in other[other_slot].items():
-        _count(view[s], word, count)
+        change_count(view[s], word, count)
 
 
 def ordered_clear(view: list[Any], pool: None, pooled: bool, s: int) -> None:
@@ -48,32 +56,28 @@ def ordered_clear(view: list[Any], pool: None, pooled: bool, s: int) -> None:
 
 
 def least(view: list[Counter], pool: None, pooled: bool, s: int) -> tuple[Any, bool]:
-    # Negative counts are retractions that wait for their rows; such a value is not there.
-    live = [word for word, count in view[s].items() if count > 0]
+    live = [word for word, _ in _list_positive(view[s])]
     return (min(live), True) if live else (0, False)
 
 
 def greatest(view: list[Counter], pool: None, pooled: bool, s: int) -> tuple[Any, bool]:
-    live = [word for word, count in view[s].items() if count > 0]
+    live = [word for word, _ in _list_positive(view[s])]
     return (max(live), True) if live else (0, False)
 
 
-Ghost = tuple[str, Any]
-
-
-def _ghost(word: Any) -> Ghost:
-    """Return a stand-in for one retraction that arrived before its row."""
+def _orphan(word: Any) -> tuple[str, Any]:
+    """Return the entry for a retraction that arrived before its row; it is stored in snapshots."""
     return ("ahead", word)
 
 
-def _shown_values(sequence: list[Any]) -> list[Any]:
+def _list_live(sequence: list[Any]) -> list[Any]:
     return [word for word in sequence if not isinstance(word, tuple)]
 
 
 def sequence_accumulate(view: list[list[Any]], pool: None, pooled: bool, s: int, word: Any) -> None:
-    # A row whose retraction arrived first takes its ghost away, and neither is there then.
-    if _ghost(word) in view[s]:
-        view[s].remove(_ghost(word))
+    # A row and its earlier retraction cancel out.
+    if _orphan(word) in view[s]:
+        view[s].remove(_orphan(word))
     else:
         view[s].append(word)
 
@@ -82,7 +86,7 @@ def sequence_retract(view: list[list[Any]], pool: None, pooled: bool, s: int, wo
     if word in view[s]:
         view[s].remove(word)
     else:
-        view[s].append(_ghost(word))
+        view[s].append(_orphan(word))
 
 
 def sequence_merge(
@@ -109,11 +113,11 @@ def sequence_merge_multiset(
     other: list[list[Any]],
     other_pool: None,
     other_slot: int,
-    counts: Multiset,
+    counts: SlotDicts,
     column: int,
 ) -> None:
     for word in other[other_slot]:
-        # A list keeps the place of values that are gone. The counts say which are still there.
+        # A list keeps the places of retracted values. The counts show which values exist.
         is_live = word in counts[s] and counts[s][word][column] > 0
         if is_live and word not in view[s]:
             view[s].append(word)
@@ -123,58 +127,53 @@ sequence_clear = multiset_clear = ordered_clear
 
 
 def oldest(view: list[list[Any]], pool: None, pooled: bool, s: int) -> tuple[Any, bool]:
-    live = _shown_values(view[s])
+    live = _list_live(view[s])
     return (live[0], True) if live else (0, False)
 
 
 def newest(view: list[list[Any]], pool: None, pooled: bool, s: int) -> tuple[Any, bool]:
-    live = _shown_values(view[s])
+    live = _list_live(view[s])
     return (live[-1], True) if live else (0, False)
 
 
+# A multiset maps a value to one count for each call that shares it; an entry is (slot, value).
 Entry = tuple[int, Any]
 
 
-class Multiset(list[dict[Any, list[int]]]):
-    """A map for each slot: value -> one count for each sharing call."""
-
-    def __init__(self, slots: int, width: int) -> None:
-        super().__init__({} for _ in range(slots))
-        self.width = width
-
-
-def multiset_entry(view: Multiset, pool: None, pooled: bool, s: int, word: Any) -> Entry:
+def multiset_entry(view: SlotDicts, pool: None, pooled: bool, s: int, word: Any) -> Entry:
     view[s].setdefault(word, [0] * view.width)
     return s, word
 
 
-def multiset_change(view: Multiset, entry: Entry, column: int, change: int) -> int:
-    counts = view[entry[0]][entry[1]]
+def multiset_change(view: SlotDicts, entry: Entry, column: int, change: int) -> int:
+    counts: list[int] = view[entry[0]][entry[1]]
     counts[column] += change
     return counts[column]
 
 
-def multiset_count(view: Multiset, entry: Entry, column: int) -> int:
-    return view[entry[0]][entry[1]][column]
+def multiset_count(view: SlotDicts, entry: Entry, column: int) -> int:
+    count: int = view[entry[0]][entry[1]][column]
+    return count
 
 
-def multiset_word(view: Multiset, entry: Entry) -> Any:
+def multiset_word(view: SlotDicts, entry: Entry) -> Any:
     return entry[1]
 
 
-def multiset_first(view: Multiset, s: int) -> Entry | None:
-    # In the order of the dict, which is that in which values arrived.
+def multiset_first(view: SlotDicts, s: int) -> Entry | None:
+    # In the order of the dict, in which values arrived.
     return next(((s, word) for word in view[s]), None)
 
 
-def multiset_after(view: Multiset, pool: None, s: int, entry: Entry) -> Entry | None:
+def multiset_after(view: SlotDicts, pool: None, s: int, entry: Entry) -> Entry | None:
+    # By search, and not by an iterator: a caller may change the dict between two entries.
     words = list(view[entry[0]])
     place = words.index(entry[1]) + 1
     return (entry[0], words[place]) if place < len(words) else None
 
 
-def multiset_prune(view: Multiset, pool: None, pooled: bool, s: int, entry: Entry) -> None:
-    # An entry stays as long as any call that shares it counts something.
+def multiset_prune(view: SlotDicts, pool: None, pooled: bool, s: int, entry: Entry) -> None:
+    # An entry is needed as long as any of the calls has a count.
     if not any(view[entry[0]][entry[1]]):
         del view[entry[0]][entry[1]]
 
@@ -183,15 +182,9 @@ multiset_found, multiset_prune_added = multiset_entry, multiset_prune
 
 
 def ranked_add(
-    # Nothing is compiled here, so one function serves single rows and many at once.
-    view: list[Counter],
-    pool: None,
-    pooled: bool,
-    s: int,
-    word: Any,
-    times: int,
+    view: list[Counter], pool: None, pooled: bool, s: int, word: Any, times: int
 ) -> None:
-    _count(view[s], word, times)
+    change_count(view[s], word, times)
 
 
 ranked_accumulate, ranked_retract = ordered_accumulate, ordered_retract
@@ -218,9 +211,8 @@ Stamped = dict[bytes, list[int]]
 
 
 def _stamp(stamped: Stamped, word: bytes, change: int, renew: bool) -> None:
-    """Add to a value's count; `renew` makes it the slot's newest."""
+    """Add to a value's count; `renew` makes it the slot's newest. A stamp orders arrivals, and is no time."""
     entry = stamped.setdefault(word, [0, 0])
-    # The stamp is above all others of the slot. It orders arrivals and is no time.
     entry[0] += change
     if renew:
         entry[1] = 1 + max(stamp for _, stamp in stamped.values())
@@ -231,7 +223,7 @@ def _stamp(stamped: Stamped, word: bytes, change: int, renew: bool) -> None:
 def stamped_accumulate(
     view: list[Stamped], pool: None, pooled: bool, s: int, word: bytes, latest: bool
 ) -> None:
-    # A value that was gone arrives anew. Whether one that is there does depends on the call.
+    # A value without rows arrives anew; for others `latest`, an option of the call, decides.
     _stamp(view[s], word, 1, latest or view[s].get(word, [0, 0])[0] == 0)
 
 
@@ -249,7 +241,7 @@ def stamped_merge(
     other_slot: int,
     latest: bool,
 ) -> None:
-    # In the order of their stamps, so that merged values keep their order among themselves.
+    # In the order of their stamps, so that merged values stay in their order.
     for word, (count, _) in sorted(other[other_slot].items(), key=lambda item: item[1][1]):
         absent = view[s].get(word, [0, 0])[0] <= 0
         _stamp(view[s], word, count, count > 0 and (latest or absent))
@@ -259,6 +251,7 @@ stamped_clear = ordered_clear
 
 
 def key_length(pool: None, word: bytes, widths: tuple[int, ...]) -> int:
+    """The bytes of a word that are its sort key; widths: bytes of each part, -1 a text, -2 one in descending order."""
     at = 0
     # Texts are escaped and end with 00 00, or with FF FF where they are inverted for DESC.
     for width in widths:
@@ -276,7 +269,7 @@ def compare_keys(pool: None, widths: tuple[int, ...], a: bytes, b: bytes) -> int
 
 
 def _arrivals(stamped: Stamped, widths: tuple[int, ...]) -> Iterator[tuple[bytes, int, bytes]]:
-    """(order key, stamp, value) of what is there."""
+    """(sort key, stamp, value) of each value with rows."""
     for word, (count, stamp) in stamped.items():
         if count > 0:
             yield word[: key_length(None, word, widths)], stamp, word
@@ -297,15 +290,11 @@ def latest(
 
 
 class PlainLists:
-    """`lists`: by row (word, count); `open`: those of the row that is being written.
-
-    `meta` is there because generated code asks whether it is full, which it never is.
-    """
+    """The result of a call that returns lists. lists: by row (word, count); open: those of the row being written."""
 
     def __init__(self, lists: list[list[tuple[Any, int]]]) -> None:
         self.lists = lists
         self.open: list[tuple[Any, int]] = []
-        self.meta = [0, 0]
 
 
 def put_element(out: PlainLists, word: Any, count: int) -> None:
@@ -313,12 +302,15 @@ def put_element(out: PlainLists, word: Any, count: int) -> None:
 
 
 def end_list(out: PlainLists, k: int) -> None:
-    # The row's list changes hands, and the next row gets one of its own.
+    # The next row gets a list of its own.
     out.lists[k], out.open = out.open, []
 
 
 def _list_positive(entries: dict[Any, Any]) -> Iterator[tuple[Any, int]]:
-    """(value, count) of what is there; entries are counts, or begin with them."""
+    """(value, count) of each value with rows: a negative count is of retractions that arrived before their rows.
+
+    entries: by value its count, or a list that begins with it.
+    """
     for word, entry in entries.items():
         count = entry if isinstance(entry, int) else entry[0]
         if count > 0:
@@ -328,7 +320,7 @@ def _list_positive(entries: dict[Any, Any]) -> Iterator[tuple[Any, int]]:
 def list_sequence(
     out: PlainLists, k: int, view: list[list[Any]], pool: None, pooled: bool, s: int
 ) -> None:
-    for word in _shown_values(view[s]):
+    for word in _list_live(view[s]):
         put_element(out, word, 1)
     end_list(out, k)
 
@@ -343,6 +335,7 @@ def list_ordered(
     repeat: bool,
     backwards: bool,
 ) -> None:
+    # The dict is in order of arrival; results are in order of value, whatever arrived first.
     for word, count in sorted(_list_positive(view[s]), reverse=backwards):
         for _ in range(count if repeat else 1):
             put_element(out, word, 1 if repeat else count)
@@ -369,10 +362,6 @@ def mode(view: list[dict[Any, Any]], pool: None, pooled: bool, s: int) -> tuple[
 
 def new_list_out(n: int) -> PlainLists:
     return PlainLists([[] for _ in range(n)])
-
-
-def enlarge_list(out: PlainLists) -> PlainLists:
-    return out
 
 
 def rows_of(out: PlainLists, take: NumberArray) -> tuple[list[Any], list[int], list[int]]:
