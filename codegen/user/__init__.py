@@ -1,1 +1,1 @@
-"""The users' own functions: taken in, checked, lowered."""
+"""Users' functions: captured from their modules, checked, registered, and lowered."""

@@ -1,4 +1,4 @@
-"""Taking the source of a user's class, with what its methods use, out of the user's module."""
+"""The source of a user's class or function, read from the user's module with the imports and constants that it uses."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def capture_uses(
 
 
 def _class_text(cls: Any, function: str) -> str:
-    """The lines of the class statement, without decorators; found by the place of a method, not by name."""
+    """The lines of the class statement, without decorators; found by the line of a method, not by its name."""
     methods = [m for m in map(inspect.unwrap, _functions(cls)) if hasattr(m, "__code__")]
     if not methods:
         raise SpecError(
@@ -58,14 +58,14 @@ def _class_text(cls: Any, function: str) -> str:
 
 
 def function_text(function_object: FunctionType, function: str) -> str:
-    """The lines of the `def` of a function, without decorators; raises SpecError where they are not at hand."""
+    """The lines of the `def` of a function, without decorators; raises SpecError if they cannot be read."""
     return _statement_text(function_object, ast.FunctionDef, function_object.__name__, function)
 
 
 def _statement_text(
     inside: Any, kind: type[ast.ClassDef | ast.FunctionDef], name: str, function: str
 ) -> str:
-    """The lines of the innermost statement of a kind and name in which a function stands, or that makes it."""
+    """The lines of the innermost statement of a kind and name that contains a function, or defines it."""
     code = inside.__code__
     # linecache also knows the cells of a notebook.
     lines = linecache.getlines(code.co_filename, getattr(inside, "__globals__", None))
@@ -99,7 +99,7 @@ def _functions(cls: Any) -> list[Any]:
 
 
 def _line_of(name: str, method: str, cls: Any, function: str) -> str:
-    """The line that gives a name its meaning outside the class; "" for a builtin."""
+    """The line that defines a name outside the class; "" for a builtin."""
     is_global, value = _lookup(name, cls)
     if not is_global:
         if name in user_source.BUILTINS or name in vars(cls):
@@ -110,7 +110,7 @@ def _line_of(name: str, method: str, cls: Any, function: str) -> str:
         return line
     try:
         text = repr(value)
-        # Only what its own text gives back: a repr may be shortened, or not be Python at all.
+        # Only a value that its repr restores: a repr may be shortened, or not be Python at all.
         if ast.literal_eval(text) == value:
             return f"{name} = {text}"
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -124,7 +124,7 @@ def _line_of(name: str, method: str, cls: Any, function: str) -> str:
 def _lookup(name: str, cls: Any) -> tuple[bool, Any]:
     for method in _functions(cls):
         code = getattr(method, "__code__", None)
-        # A name of a function around the class goes before one of the module, as for Python.
+        # A name of a function around the class hides one of the module, as in Python.
         if code is not None and name in code.co_freevars:
             return True, method.__closure__[code.co_freevars.index(name)].cell_contents
     # All methods of a class have one module.

@@ -1,7 +1,7 @@
-"""The checks of a user's function: names, arguments, result, and every expression with the type that it gives.
+"""The checks of a user's function: names, arguments, result, and the type of every expression.
 
-An expression that passes means the same in both backends: each operator and function is given the types it takes here,
-because generated code, once it runs, says little about a mistake in an expression.
+An expression that passes means the same in both backends. Types are checked here, since an error of generated code at
+run time would not name the expression.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aggloom.errors import SpecError, TypeMismatchError, nearest
 FIELD_KINDS = ("count", "number", "real", "double", "word")
 _NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 _RESERVED = frozenset(("state", "other", "inputs", "out", "word", "rt", "self"))
-_WANTED = {"count": ("int", "bool"), "double": ("double", "int", "bool"), "word": ("word",)}
+_STEP_TYPES = {"count": ("int", "bool"), "double": ("double", "int", "bool"), "word": ("word",)}
 
 
 def check(entry: Aggregate) -> None:
@@ -47,7 +47,7 @@ def check(entry: Aggregate) -> None:
 
 
 def check_signature(entry: Aggregate) -> None:
-    """Name, arguments and result are such that they can be written into a spec and a module."""
+    """Raise SpecError unless name, arguments and result can be written into a spec and a module."""
     if not isinstance(entry.name, str) or not _NAME.fullmatch(entry.name):
         raise SpecError(
             f"function name {entry.name!r}: a name is a letter, then letters, digits and underscores"
@@ -209,7 +209,7 @@ def _check_field(entry: Aggregate, state: Field, typing: Typing) -> None:
         raise _error(
             entry, f"field {state.name!r}: initial {state.initial!r} is no value of its kind"
         )
-    # Exact sums and words have a zero of their own, in several parts, which state is cleared to.
+    # Exact sums and words have an initial value of their own, in several parts.
     if state.initial != 0 and state.kind not in ("count", "double"):
         raise _error(
             entry,
@@ -220,12 +220,13 @@ def _check_field(entry: Aggregate, state: Field, typing: Typing) -> None:
         if text is None and step == "retract":
             continue
         kind = typing.step_type(text, state, step)
-        expected = _WANTED.get(state.kind, (f"sum {state.name}",))
+        expected = _STEP_TYPES.get(state.kind, (f"sum {state.name}",))
         if kind not in expected:
-            raise _error(entry, f"{step} of field {state.name!r}, {text!r}: {_unlike(state, kind)}")
+            reason = _describe_mismatch(state, kind)
+            raise _error(entry, f"{step} of field {state.name!r}, {text!r}: {reason}")
 
 
-def _unlike(state: Field, kind: str) -> str:
+def _describe_mismatch(state: Field, kind: str) -> str:
     if state.kind in ("number", "real"):
         changes = f"add({state.name}, x), subtract({state.name}, x) or combine({state.name}, other_{state.name})"
         return f"an exact sum is changed by {changes} only"

@@ -1,4 +1,4 @@
-"""Functions written as classes, as a plan needs them: compiled or not, and the text that calls them."""
+"""Functions written as classes: their text in a generated module, and whether Numba compiles them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LITERALS = "numbers, texts, bytes, dates, Decimals, tuples, lists, dicts and se
 
 @dataclass(frozen=True)
 class Rendered:
-    """The text of a function in a generated module: constants, and each method as a function."""
+    """The text of a function in a generated module. constants: lines; methods: (name, text); modules: its imports."""
 
     name: str
     prefix: str
@@ -36,7 +36,7 @@ class Rendered:
 
 
 def render(entry: Aggregate, prefix: str, origin: str = "as its user wrote it") -> Rendered:
-    """A class as functions whose names begin with a prefix; origin: where it is from, for who reads the module."""
+    """A class as functions whose names begin with a prefix; origin: of its source, for readers of the module."""
     assert entry.code is not None
     source = user_source.parse(entry.code.source, entry.name)
     constants, methods = user_source.functions(source, prefix)
@@ -69,7 +69,7 @@ def first_state(entry: Aggregate) -> Any:
 
 
 def check_create(entry: Aggregate) -> None:
-    """Raise SpecError if create fails, or makes a state that cannot be saved or changed."""
+    """Raise SpecError if create fails, or returns a state that cannot be stored or changed."""
     assert entry.code is not None
     state = first_state(entry)
     if not _is_savable(state):
@@ -77,7 +77,7 @@ def check_create(entry: Aggregate) -> None:
             f"{entry.name}: create returns a {type(state).__name__}, which cannot be saved; "
             f"a state is made of {_LITERALS}"
         )
-    # These are changed in place: a step that returns nothing is right.
+    # These are changed in place: a step may return nothing.
     if isinstance(state, list | dict | set):
         return
     source = user_source.parse(entry.code.source, entry.name)
@@ -95,10 +95,10 @@ def check_create(entry: Aggregate) -> None:
 
 
 def verdict(entry: Aggregate, types: tuple[pa.DataType, ...], result: pa.DataType) -> Verdict:
-    """Tell whether a class is compiled over arguments of these types, and if not, why."""
+    """Return whether Numba compiles a class for arguments of these types, or the reason why not."""
     assert entry.code is not None
-    forms_of_arguments = forms(entry, types)
-    for argument, form, dtype in zip(entry.arguments, forms_of_arguments, types, strict=True):
+    argument_forms = forms(entry, types)
+    for argument, form, dtype in zip(entry.arguments, argument_forms, types, strict=True):
         if form == "value":
             return Verdict(f"argument {argument.name} is {type_name(dtype)}, a Python object")
     emitted = list(result.value_type) if entry.emits_rows else [pa.field("the result", result)]
@@ -108,23 +108,23 @@ def verdict(entry: Aggregate, types: tuple[pa.DataType, ...], result: pa.DataTyp
             return Verdict(f"{what} is {type_name(field.type)}, a Python object")
     user_trust.refuse(user_trust.find_untrusted([entry]))
     method = user_source.ROWS if entry.emits_rows else "value"
-    probe = _probe_class(entry.code.source, entry.name, forms_of_arguments, method)
-    if not probe.is_compiled:
-        return probe
-    kinds = probe.columns or (probe.value,)
+    result_of_probe = _probe_class(entry.code.source, entry.name, argument_forms, method)
+    if not result_of_probe.is_compiled:
+        return result_of_probe
+    kinds = result_of_probe.columns or (result_of_probe.value,)
     if len(kinds) != len(emitted):
         return Verdict(f"{method}: its rows have {len(kinds)} values, not {len(emitted)}")
     for kind, field in zip(kinds, emitted, strict=True):
         expected = _number_kind(field.type)
-        # A whole number is a DOUBLE without a loss that the class would not have itself.
+        # An integer may be returned for a DOUBLE, as in Python.
         if kind != expected and (kind, expected) != ("int", "double"):
             what = f"column {field.name}" if entry.emits_rows else field.name
             return Verdict(f"{method}: it gives {kind}, and {what} is {type_name(field.type)}")
-    return probe
+    return result_of_probe
 
 
 def _number_kind(dtype: pa.DataType) -> str | None:
-    """The kind of number that compiled code gives for a type; None: it has none."""
+    """The kind of number of compiled code for a type; None if there is none."""
     if pa.types.is_floating(dtype):
         return "double"
     if pa.types.is_integer(dtype):
@@ -144,7 +144,7 @@ def _probe_class(source: str, name: str, forms: tuple[str, ...], method: str) ->
 
 
 def run_source(source: str, name: str) -> dict[str, Any]:
-    """The methods of a source, run here, by their names."""
+    """Run a source here, and return its methods by their names."""
     parsed = user_source.parse(source, name)
     constants, methods = user_source.functions(parsed, "user")
     scope: dict[str, Any] = {"__name__": "aggloom_user_function"}
@@ -156,7 +156,7 @@ def run_source(source: str, name: str) -> dict[str, Any]:
 
 
 def _instance(source: str, name: str) -> tuple[dict[str, Any], Any]:
-    """The functions of a source, run here, and what create returns."""
+    """The functions of a source, and the state that create returns; raises SpecError if it fails."""
     functions = run_source(source, name)
     try:
         return functions, functions["create"]()
@@ -184,7 +184,7 @@ def _is_savable(state: Any) -> bool:
     )
     if state is None or isinstance(state, plain):
         return True
-    # Exactly a dict: a subclass would come back from a checkpoint as a plain one, without its methods.
+    # Exactly a dict: a checkpoint would restore a subclass as a dict, without its methods.
     if isinstance(state, dict):
         return type(state) is dict and all(map(_is_savable, [*state, *state.values()]))
     return type(state) in (tuple, list, set, frozenset) and all(map(_is_savable, state))

@@ -1,7 +1,6 @@
-"""The users' functions as data, which a spec carries along, and back.
+"""Definitions: users' functions as data of names, texts and lists, which a spec contains.
 
-A definition is what a registered entry says, in names, texts and lists: a module generated from a spec needs no
-registration in the process where it is loaded.
+With them a module that was generated from a spec needs no registration in the process where it is loaded.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _OF_CLASS = ("name", "arguments", "result", "columns", "nulls", "source")
 
 
 def to_data(entry: Aggregate) -> dict[str, Any]:
-    """The definition of a user's function as JSON can hold it."""
+    """The definition of a user's function as data for JSON."""
     if entry.code is None:
         data: dict[str, Any] = _plain(entry)
         del data["user_defined"]
@@ -53,7 +52,7 @@ def from_data(data: Any) -> Aggregate:
             return _of_class(data)
         entry = _entry(data)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
-        # SpecError is a ValueError: it says already what is wrong.
+        # SpecError is a ValueError, and has a message already.
         if isinstance(error, SpecError):
             raise
         raise SpecError(f"{data['name']!r}: the definition is malformed: {error}") from None
@@ -70,10 +69,9 @@ def read_definitions(content: Any, form: str, trust: bool = False) -> dict[str, 
     except SpecError as error:
         raise type(error)(f"{form}, functions: {error}") from None
     definitions = {entry.name: entry for entry in entries}
-    # One would have hidden the other.
     if len(definitions) < len(entries):
         raise SpecError(f"{form}, functions: two definitions have one name; drop one")
-    # Only after all were read and checked: a text that is refused leaves nothing behind that may run.
+    # Only after all were checked: no source of a refused text may run.
     if trust:
         for entry in entries:
             user_trust.trust(entry)
@@ -102,7 +100,7 @@ def class_entry(
         arguments=listed,
         result=result,
         nulls=("respect", "respect") if nulls == "respect" else None,
-        # It is not known whether the order of rows matters to the user's code, so it is taken to.
+        # The order of rows may matter to the user's code.
         by_arrival=True,
         user_defined=True,
         code=Code(source, tuple(parsed.methods), emitted),
@@ -133,16 +131,16 @@ def _rows_type(name: str, columns: tuple[tuple[str, str], ...]) -> str:
 
 
 def unmergeable(entry: Aggregate) -> str:
-    """Name what a user's function lacks for its states to be merged, and the fix; "" if it lacks nothing."""
+    """Return the reason why states of a user's function cannot be merged, with the fix; "" if they can."""
     if entry.code is None or "merge" in entry.code.methods:
         return ""
     return f"{entry.name} has no merge; give its class `def merge(state, other)`"
 
 
 def unretractable(entry: Aggregate, ordered: bool) -> str:
-    """Name what a user's function lacks to retract rows, and the fix; "" if it lacks nothing.
+    """Return the reason why a user's function cannot retract rows, with the fix; "" if it can.
 
-    A class lacks nothing: see codegen/user/retraction.py.
+    A class always can: see codegen/user/retraction.py.
     """
     if entry.code is not None:
         return ""
@@ -156,9 +154,9 @@ def unretractable(entry: Aggregate, ordered: bool) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Dataclasses as mappings of what differs from the defaults, tuples as lists."""
+    """Dataclasses as mappings of the fields that differ from their defaults, tuples as lists."""
     if is_dataclass(value):
-        listed = {f.name: getattr(value, f.name) for f in fields(value) if _says(f, value)}
+        listed = {f.name: getattr(value, f.name) for f in fields(value) if _is_set(f, value)}
         return {name: _plain(item) for name, item in listed.items()}
     if isinstance(value, float) and value - value != 0:
         # JSON has no infinity.
@@ -166,13 +164,10 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def _says(described: Any, value: Any) -> bool:
-    value_of_field = getattr(value, described.name)
-    return bool(
-        # Defaults are left out, so that a field that a later version adds leaves digests of before as they are.
-        described.compare
-        and (described.name == "result" or value_of_field != described.default)
-    )
+def _is_set(field: Any, value: Any) -> bool:
+    # Defaults are left out, so that a field that a later version adds changes no older digest.
+    differs = field.name == "result" or getattr(value, field.name) != field.default
+    return bool(field.compare and differs)
 
 
 def _of_class(data: Mapping[str, Any]) -> Aggregate:

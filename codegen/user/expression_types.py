@@ -15,12 +15,12 @@ _BITS = (ast.BitAnd, ast.BitOr, ast.BitXor)
 _EQUAL = (ast.Eq, ast.NotEq)
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _REALS = {"sqrt": 1, "log": 1, "exp": 1, "pow": 2, "correlation": 3}
-# How many values, beside the sum itself, a function that changes an exact sum takes.
+# The number of arguments, besides the sum itself, of functions that change an exact sum.
 _CHANGES = {"add": 1, "subtract": 1, "combine": 1}
 _PRODUCTS = {"add_product": 2, "subtract_product": 2, "add_power": 2, "subtract_power": 2}
 _MOMENTS = {"deviation": 4, "skewness": 4, "kurtosis": 5}
 _OTHERS = ("min", "max", "abs", "before", "earlier", "none", "total", "average")
-# Of a function over a view: the view that it takes, what it takes besides, and the type that it gives.
+# (view, number of further arguments, type of the result) of functions over views.
 _OF_VIEWS = {
     "least": (View("ordered"), 0, "word"),
     "greatest": (View("ordered"), 0, "word"),
@@ -36,9 +36,10 @@ FUNCTIONS = (*_OTHERS, *_REALS, *_CHANGES, *_PRODUCTS, *_MOMENTS, *_OF_VIEWS)
 
 @dataclass
 class Typing:
-    """The names of an entry, as the expressions of one of its shapes may use them.
+    """The names that expressions of a shape may use, with their types, and the inference of types from them.
 
-    arguments, options: kinds by name. state: the kinds of the fields so far, and views. let: types by name.
+    arguments, options: kinds by name. state: the kinds of the fields so far, and views. let: types by name. text,
+    where: the expression and its place, for messages. field: the one that the expression changes.
     """
 
     function: str
@@ -51,7 +52,7 @@ class Typing:
     field: Field | None = None
 
     def step_type(self, text: str, field: Field, step: str) -> str:
-        """The type of what a step makes of a field."""
+        """The type of the expression by which a step changes a field."""
         known = {**self.state, field.name: field.kind}
         if step == "merge":
             known |= {
@@ -233,15 +234,14 @@ class Typing:
             raise self._error(f"the first value of {function} is a field of kind number or real")
         if function in ("total", "average") or function in _MOMENTS:
             return self._summary(node, function)
-        # An exact sum is several words of state that change in place; it cannot be put into the field of another.
+        # An exact sum is several words of state, changed in place; it cannot be assigned to another field.
         if self.field is None or kind != f"sum {self.field.name}":
             raise self._error(f"{function} changes the field itself")
         rest = [self._type(each) for each in node.args[1:]]
         if function == "combine":
             if rest != [f"sum other_{self.field.name}"]:
                 raise self._error(f"write combine({self.field.name}, other_{self.field.name})")
-        # A number is summed exactly, in the argument's own type; an expression would have to be rounded to a double
-        # before.
+        # A number is summed exactly, in the argument's own type; an expression would first be rounded to a double.
         elif self.field.kind == "number":
             if function in _PRODUCTS or not rest[0].startswith("argument "):
                 raise self._error(

@@ -1,10 +1,9 @@
 """The inverse of an `accumulate` that only adds: a `retract` with the same steps and the opposite signs.
 
-It is derived where the source proves it exact. The state is a number, or numbers under constant places. Each statement
-adds to a number of it, or takes away from it, an amount that depends on the arguments alone, under conditions on them
-alone. The numbers and the amounts are integers, or the amounts are Decimals of few digits as they come. So the state
-after a row is the one before and a sum that the row alone decides; taken away in any order it is exact, also where
-64 bits wrap around.
+It is derived where the source proves it exact. The state is a number, or numbers with constant keys. Each statement
+adds an amount to a number of the state, or subtracts it. Amounts and conditions depend on the arguments alone. Numbers
+and amounts are integers, or amounts are Decimal arguments of few digits. So a row adds an amount that it alone decides;
+subtracted in any order it is exact, also where 64 bits wrap around.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ INTEGER, DECIMAL, OTHER = "integer", "decimal", "other"
 """The kinds of a value: an integer, a Decimal of at most 18 digits, something else."""
 _NUMBER: Final = 0
 """The place of a state that is a number."""
-# Functions of Python without side effects, by the kind of what they give.
+# Functions of Python without side effects, by the kind of their result.
 _WHOLE: Final = frozenset(("len", "ord", "int"))
 _SAME: Final = frozenset(("abs", "min", "max"))
 _TRUTH: Final = frozenset(("bool", "any", "all"))
@@ -43,11 +42,11 @@ _OPERATORS: Final = (*_INT_OPERATORS, ast.Div, ast.Pow)
 
 
 class NoInverse(Exception):
-    """The reason why no inverse is derived, as the end of a sentence."""
+    """Raised if no inverse is derived; the text is the reason, as the end of a sentence."""
 
 
 def derive_retract(source: UserSource, kinds: Mapping[str, str]) -> ast.FunctionDef | str:
-    """The inverse of a class's `accumulate` under the name `retract`, or why none is derived.
+    """The inverse of a class's `accumulate` under the name `retract`, or the reason why none is derived.
 
     kinds: INTEGER, DECIMAL or OTHER by the name of an argument, in their order.
 
@@ -59,13 +58,13 @@ def derive_retract(source: UserSource, kinds: Mapping[str, str]) -> ast.Function
         def retract(s, v):
             return (s[0] - v, s[1] - 1)
     """
-    # The signs are turned in place, and the source keeps its own method.
+    # A copy, since the signs are changed in place.
     method = copy.deepcopy(source.methods["accumulate"])
     names = [argument.arg for argument in (*method.args.posonlyargs, *method.args.args)]
     try:
         places = _places(source.methods["create"])
         known = dict(zip(names[1:], kinds.values(), strict=True))
-        _Inversion(source, names[0], places, known).invert_body(method)
+        _Inversion(source, names[0], places, known).invert_all(method.body)
     except NoInverse as error:
         return str(error)
     method.name = "retract"
@@ -73,7 +72,7 @@ def derive_retract(source: UserSource, kinds: Mapping[str, str]) -> ast.Function
 
 
 def _places(create: ast.FunctionDef) -> tuple[type, tuple[int | str, ...]]:
-    """The kind of state that create makes, and the places of its integers."""
+    """The type of the state that create returns, and the places of its integers; raises NoInverse."""
     body = [each for each in create.body if not _is_docstring(each)]
     try:
         returned = body[0] if len(body) == 1 else None
@@ -95,7 +94,7 @@ def _places(create: ast.FunctionDef) -> tuple[type, tuple[int | str, ...]]:
 
 
 class _Inversion:
-    """Turns the signs of the steps of one method, in place; raises NoInverse at the first that is none."""
+    """Inverts the signs of the steps of a method, in place; raises NoInverse at the first statement that is no step."""
 
     def __init__(
         self,
@@ -110,11 +109,8 @@ class _Inversion:
         self.own = source.selves.get("accumulate")
         self.fields: dict[str, int | str] = {state: _NUMBER} if self.kind is int else {}
 
-    def invert_body(self, method: ast.FunctionDef) -> None:
-        """Invert the statements of a method."""
-        self._invert_all(method.body)
-
-    def _invert_all(self, statements: list[ast.stmt]) -> None:
+    def invert_all(self, statements: list[ast.stmt]) -> None:
+        """Invert the statements of a body."""
         for statement in statements:
             self._invert(statement)
 
@@ -122,10 +118,10 @@ class _Inversion:
         if isinstance(statement, ast.Pass) or _is_docstring(statement):
             return
         if isinstance(statement, ast.If):
-            # The same branch is taken for a row when it is retracted: the condition may not look at the state.
-            self._require_pure(statement.test)
-            self._invert_all(statement.body)
-            self._invert_all(statement.orelse)
+            # A retraction must take the same branch, so the condition may not depend on the state.
+            self._kind_of(statement.test)
+            self.invert_all(statement.body)
+            self.invert_all(statement.orelse)
         elif isinstance(statement, ast.Return):
             self._invert_return(statement)
         elif isinstance(statement, ast.AugAssign):
@@ -151,9 +147,9 @@ class _Inversion:
         elif (place := self._place_of(target)) is not None:
             statement.value = self._invert_value(value, place)
         elif isinstance(target, ast.Name) and target.id not in {*self.arguments, self.state}:
-            # A local name may stand for a value of the arguments, such as a date's year.
+            # A local variable may be a value of the arguments, such as a date's year.
             kind = self._kind_of(value)
-            # A name that is given twice may be either.
+            # A variable that is assigned twice may have either kind.
             self.known[target.id] = kind if self.known.get(target.id, kind) == kind else OTHER
         else:
             _refuse("gives a new meaning to a name", statement)
@@ -168,7 +164,7 @@ class _Inversion:
             or names_in_use & set(names)
         ):
             _refuse("takes the state apart in another way", statement)
-        # A second unpacking would read numbers that the first has changed by then.
+        # A second unpacking would read numbers that have changed since the first.
         if len(target.elts) != len(names) or self.fields:
             _refuse("takes the state apart in another way", statement)
         # From here on these names are the numbers of the state.
@@ -179,7 +175,7 @@ class _Inversion:
         # A list or dict is changed where it is, and need not be returned.
         changes_in_place = self.kind in (list, dict)
         if _is_name(value, self.state):
-            # A tuple that was taken apart is what it was, and so it is in the inverse.
+            # An unpacked tuple is unchanged, in the inverse too.
             return
         if value is None or (isinstance(value, ast.Constant) and value.value is None):
             if not changes_in_place:
@@ -228,30 +224,27 @@ class _Inversion:
         )
 
     def _place_of(self, node: ast.expr) -> int | str | None:
-        """The place of the number that a name or `state[place]` stands for; None: it is none of the state."""
+        """The place of a number of the state that a name or `state[place]` means; None for anything else."""
         if isinstance(node, ast.Name):
             return self.fields.get(node.id)
         if isinstance(node, ast.Subscript) and _is_name(node.value, self.state):
             index = node.slice
             may_write = self.kind in (list, dict) or isinstance(node.ctx, ast.Load)
-            # With the names of its numbers there are two states: the old one, and that in the names.
+            # After an unpacking there would be two states: the old one, and the one in the variables.
             if isinstance(index, ast.Constant) and may_write and not self.fields:
                 same = (each for each in self.places if type(each) is type(index.value))
                 return next((each for each in same if each == index.value), None)
         return None
 
     def _require_amount(self, value: ast.expr) -> None:
-        """Refuse what is no integer of the arguments alone, and no argument that is a Decimal of few digits."""
-        # -x of a Decimal argument has as many digits as x. A sum of two may be rounded by Python.
+        """Raise NoInverse unless a value is an integer of the arguments alone, or a Decimal argument of few digits."""
+        # -x of a Decimal argument has as many digits as x. Python may round a sum of two.
         bare = value.operand if isinstance(value, ast.UnaryOp) else value
         is_argument = isinstance(bare, ast.Name) and bare.id in self.arguments
         kind = self._kind_of(value)
         if kind == INTEGER or (kind == DECIMAL and is_argument):
             return
         _refuse("adds what need not be an integer", value)
-
-    def _require_pure(self, value: ast.expr) -> None:
-        self._kind_of(value)
 
     def _kind_of(self, node: ast.expr) -> str:
         """The kind of a value that depends on the arguments alone; raises NoInverse for any other."""
@@ -315,7 +308,7 @@ class _Inversion:
         kinds = [self._kind_of(each) for each in node.args]
         if isinstance(node.func, ast.Name):
             name = node.func.id
-            # A name that the source gives another meaning is no builtin any more.
+            # The source may define the name of a builtin itself.
             if name in self.known or name in self.source.constants or name in self.source.imports:
                 _refuse("computes something else", node)
             if name in _WHOLE or name in _TRUTH:
@@ -336,7 +329,7 @@ class _Inversion:
 
 
 def _kind_of_constant(value: ast.expr, place: ast.AST) -> str:
-    """The kind of a constant of the source; what can be changed in place is none."""
+    """The kind of a constant of the source; raises NoInverse for one that can be changed in place."""
     constant = ast.literal_eval(value)
     try:
         hash(constant)
@@ -346,7 +339,7 @@ def _kind_of_constant(value: ast.expr, place: ast.AST) -> str:
 
 
 def _is_power(node: ast.BinOp) -> bool:
-    """Tell whether a value is raised to a constant that is no negative number."""
+    """Tell whether an operator is a power with a constant, non-negative integer exponent."""
     power = node.right.value if isinstance(node.right, ast.Constant) else None
     return isinstance(node.op, ast.Pow) and type(power) is int and power >= 0
 

@@ -1,8 +1,8 @@
-"""A wrapper of a class without `retract`, which keeps the live rows of a key over changes.
+"""A wrapper of a class without `retract`, which keeps the live rows of a key.
 
-Its state is that of the class, the arguments of the live rows with their counts, and a flag that the first must be
-computed again. A new row is accumulated at once. After a retraction or a merge, all live rows are accumulated again
-from `create` when the next result is read; equal rows follow one another, at the position of the first.
+Its state is the state of the class, the live rows with their counts, and a flag that the first must be computed again.
+A new row is accumulated at once. After a retraction or a merge, the next result accumulates all live rows again from
+`create`; equal rows follow one another, at the position of the first.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from aggloom.codegen.user.source import CHANGES, MARK, ROWS
 
 _OWN = ("create", "accumulate", "value", ROWS, "merge", CHANGES, MARK)
-"""Methods of the class that have other names in the class around it."""
+"""Methods of the user's class, which the wrapper renames."""
 _WORDS = frozenset(
     ("state", "other", "row", "count", "change", "values", "folded", "repr", "range")
 )
-# Rows are found by their repr: values may be lists, which no dict takes as a key, and NaN is equal to itself there.
+# The key of a row is its repr: values may be lists, which are no keys of a dict, and NaN is equal to itself there.
 _METHODS = """
 def create():
     return [{name}.{create}(), {{}}, False]
@@ -68,14 +68,14 @@ def {fold_row}(state, {arguments}):
 
 
 def keep_live_rows(tree: ast.Module, arguments: Sequence[str], result: str) -> None:
-    """Put the methods that keep live rows into the class of a source, in place of those that add and read.
+    """Replace the methods that add rows and read results of the class of a source by those that keep live rows.
 
-    arguments: their names. result: the method that gives the result.
+    arguments: their names. result: the name of the method that returns the result.
     """
     (owner,) = (node for node in tree.body if isinstance(node, ast.ClassDef))
     names_in_use = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     names_in_use |= {part.attr for part in ast.walk(tree) if isinstance(part, ast.Attribute)}
-    # The user's methods stay in the class under other names, and those that are added take their names.
+    # The user's methods stay in the class under other names, and the new methods get their names.
     renamed = {name: _free_name(f"own_{name}", names_in_use) for name in _OWN}
     _Renaming(owner.name, renamed).visit(owner)
     # An argument must not hide a name that the methods use.
@@ -109,7 +109,7 @@ def _free_name(name: str, names_in_use: set[str]) -> str:
 
 
 class _Renaming(ast.NodeTransformer):
-    """Methods of a class under other names, also where they call each other."""
+    """Renames the methods of a class, also where they call each other."""
 
     def __init__(self, owner: str, renamed: dict[str, str]) -> None:
         self.owners, self.renamed = (owner, "self"), renamed

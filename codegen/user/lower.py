@@ -1,4 +1,4 @@
-"""Lowering the value of a user's entry: as for built-in ones, with every result checked to fit its type."""
+"""The lowering of the value of a user's entry: as for built-in ones, with a check that each result fits its type."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from aggloom.codegen.views import VIEW_FUNCTIONS
 
 
 def user_shape(shape: Shape) -> Shape:
-    """The shape with its `let` put in where it is used, and NULL where a view that is computed with holds nothing."""
+    """The shape with its `let` substituted, and with NULL as its value over an empty view of numbers."""
     known: dict[str, ast.expr] = {}
     for name, text in shape.let:
-        known[name] = _Filling(known).visit(ast.parse(text, mode="eval").body)
+        known[name] = _Substitution(known).visit(ast.parse(text, mode="eval").body)
     texts = [
-        ast.unparse(_Filling(known).visit(ast.parse(text, mode="eval"))) if text else ""
+        ast.unparse(_Substitution(known).visit(ast.parse(text, mode="eval"))) if text else ""
         for text in (shape.value, shape.empty)
     ]
     needed = [f"none({s.name})" for s in shape.state if isinstance(s, View) and s.over == "real"]
@@ -34,7 +34,7 @@ def user_shape(shape: Shape) -> Shape:
     return replace(shape, value=texts[0], empty=empty or None, let=())
 
 
-class _Filling(ast.NodeTransformer):
+class _Substitution(ast.NodeTransformer):
     def __init__(self, known: dict[str, ast.expr]) -> None:
         self.known = known
 
@@ -69,7 +69,7 @@ def _checked_value(
         return lower_value(expression, scope, argument, result)
     if function in ("total", "average") and isinstance(body, ast.Call):
         names = [ast.unparse(each) for each in body.args]
-        # A sum is given as it is kept: through a double, as the expression below, it would lose digits.
+        # A sum by itself is exact: as a double, as in the expression below, it would lose digits.
         exact = _exact(function, scope.kinds[names[0]], argument, result)
         if exact and all(name in scope.names for name in names):
             return sum_value(function, names, scope, argument, result)

@@ -1,7 +1,7 @@
-"""The probe of a user's functions: Numba compiles them once, at plan time, for the types that they will meet.
+"""The probe of a user's functions: Numba compiles them once, at plan time, for the types of the query.
 
-The one module of this layer that imports Numba, and only when a class is planned: what a handler is generated for must
-be known before it is loaded.
+The only module of this layer that imports Numba, and only when a class is planned: the backend of a handler must be
+known before its module is generated.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ _TYPES = {"whole": "int64", "real": "float64", "flag": "boolean"}
 
 @dataclass(frozen=True)
 class Verdict:
-    """compiled, or the reason why not; `state`: "int" or "double" for each number; `value`: int, double or bool.
+    """The result of a probe. reason: why Numba does not compile the functions; empty if it does.
 
-    columns: those of the rows of a table aggregate, as `value`; is_bare: its rows are no tuples.
+    state: "int" or "double" for each number of the state. value: "int", "double" or "bool". columns: the same for the
+    rows of a table aggregate. is_bare: its rows are no tuples.
     """
 
     reason: str = ""
@@ -36,7 +37,7 @@ class Verdict:
 
 
 class _Refused(Exception):
-    """Raised for what a function does that no compiled state can hold."""
+    """Raised for a state or a result that compiled code cannot have."""
 
 
 def probe(
@@ -48,9 +49,9 @@ def probe(
 ) -> Verdict:
     """Compile the functions for a state such as this one and arguments of these forms.
 
-    result: the method that gives the result, `value`, or `rows` of a table aggregate.
-    functions: by the method's name; what they call each other, `user_<name>`, is theirs alone, and is compiled too.
-    texts: the generated texts, to show the line that a message is about.
+    functions: by the method's name; they call each other as `user_<name>`, in globals of their own. texts: the
+    generated texts, for the line in a message. result: the method that returns the result, `value`, or `rows` of a
+    table aggregate.
     """
     from numba import njit, types
 
@@ -94,7 +95,7 @@ def probe(
     except _Refused as error:
         return Verdict(f"{step}: {error}")
     except Exception as error:
-        # Numba's own errors, and whatever else it raises over code that it was not made for.
+        # Numba's own errors, and any other that it raises for code that it does not support.
         return Verdict(f"{step}: {_first_line(error)}{_line(error, texts.get(step, ''))}")
     return Verdict(f"{step}: the types of the state change with every step")
 
@@ -114,7 +115,7 @@ def _result(function: Any, signature: tuple[Any, ...]) -> Any:
 
 
 def _widen_state(kinds: list[str], returned: Any, single: bool) -> None:
-    """Let the state hold what a step returns; raises _Refused if it cannot."""
+    """Widen the kinds of the state to those that a step returns; raises _Refused if no state has them."""
     from numba import types
 
     parts = (
@@ -153,7 +154,7 @@ def _value(returned: Any) -> str:
 
 
 def _columns(returned: Any) -> tuple[tuple[str, ...], bool]:
-    """The columns of the rows that a generator yields, and whether they are bare values; raises _Refused."""
+    """(kinds of the columns, is bare) of the rows that a generator yields; raises _Refused."""
     from numba import types
 
     if not isinstance(returned, types.Generator):
@@ -164,7 +165,7 @@ def _columns(returned: Any) -> tuple[tuple[str, ...], bool]:
 
 
 def _require_changes(columns: tuple[str, ...], returned: Any) -> None:
-    """Raise _Refused unless changes are a truth, and then the values of a row."""
+    """Raise _Refused unless `changes` yields a truth followed by the values of a row."""
     column_names, _ = _columns(returned)
     if column_names != ("bool", *columns):
         raise _Refused(
@@ -179,7 +180,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _line(error: Exception, text: str) -> str:
-    """The line of the source that Numba stopped at."""
+    """The line of the source at which Numba stopped, for the end of a message."""
     numbers = re.findall(r"<aggloom>\"?,? ?(?:line )?\(?(\d+)", str(error))
     lines = text.splitlines()
     place = int(numbers[-1]) if numbers else 0

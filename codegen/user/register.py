@@ -54,11 +54,11 @@ _SAMPLES = {
 
 
 def register(function: Aggregate | Mapping[str, Any], *, replace: bool = False) -> Aggregate:
-    """Make a function known to SQL and specs under its name, and return its entry.
+    """Register a function for SQL and specs under its name, and return its entry.
 
-    function: an entry, or a definition as `AggSpec.functions` holds them, whose source may run from now on: to
-    register it is to trust it. replace: take a name that another has. Specs made before keep the definition that they
-    were made with. Raises SpecError if the function is wrong, or if its name is taken.
+    function: an entry, or a definition as in `AggSpec.functions`, whose source may run from now on: registering trusts
+    it. replace: replace another function of this name. Older specs keep the definition that they were created with.
+    Raises SpecError if the function is invalid, or if its name is in use.
 
     Example:
         >>> import aggloom as al
@@ -72,12 +72,12 @@ def register(function: Aggregate | Mapping[str, Any], *, replace: bool = False) 
     entry = (
         definition.from_data(function) if isinstance(function, Mapping) else _check_entry(function)
     )
-    # What is registered is what a spec's text gives back, so that both are the same.
+    # By way of its definition, so that the registered entry equals the one that a spec's text restores.
     entry = _restore_entry(entry)
     user_trust.trust(entry)
     if USER_DEFINED.get(entry.name) == entry:
         return entry
-    _refuse_taken(entry.name, replace)
+    _refuse_name(entry.name, replace)
     if entry.code is not None:
         user_code.check_create(entry)
     else:
@@ -221,7 +221,8 @@ def _restore_entry(entry: Aggregate) -> Aggregate:
     return replace(definition.from_data(definition.to_data(entry)), **documented)
 
 
-def _refuse_taken(name: str, replacing: bool) -> None:
+def _refuse_name(name: str, replacing: bool) -> None:
+    """Raise SpecError for a name that SQL or another function uses; replacing: only for one of SQL."""
     if name in _GRAMMAR or _is_scalar(name):
         raise SpecError(f"{name} is a word of SQL with a meaning of its own; use another name")
     if replacing:
@@ -236,7 +237,7 @@ def _refuse_taken(name: str, replacing: bool) -> None:
 
 def _is_scalar(name: str) -> bool:
     """Tell whether SQL has a scalar function or a word of this name, which a call of it would hide."""
-    # A word that the parser does not take for the name of a function: a call of it would be a syntax error.
+    # A keyword that the parser does not accept as the name of a function: a call of it would be a syntax error.
     if _token_type(name) not in SparkParser.FUNC_TOKENS:
         return True
     special = {*SparkParser.NO_PAREN_FUNCTION_PARSERS, *SparkParser.FUNCTION_PARSERS}
@@ -254,7 +255,7 @@ def _token_type(name: str) -> TokenType:
 
 
 def _plan_samples(entry: Aggregate) -> None:
-    """Plan the function over every kind of argument, for both backends and inputs; a spec's error is the entry's."""
+    """Plan the function for every kind of argument, both backends and both inputs; raises the errors of such a spec."""
     from aggloom.codegen.handler.plan import plan_of
     from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 
@@ -269,7 +270,7 @@ def _plan_samples(entry: Aggregate) -> None:
                 with use_definitions({entry.name: entry}):
                     call = AggCall(entry.name, tuple(schema), options=tuple(options.items()))
                     spec = AggSpec(schema or "x INT", (), (call,), changes)
-            # A function may be for input that only adds; that is no fault of its definition.
+            # A function may be for append-only input alone.
             except NotRetractableError:
                 continue
             except TypeMismatchError as error:

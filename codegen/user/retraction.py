@@ -1,4 +1,4 @@
-"""Classes without a `retract` over changes: an inverse that is proved from the source, or the live rows."""
+"""Retractions for classes without `retract`: an inverse that the source proves exact, or the live rows of each key."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from aggloom.codegen.user.inverse import DECIMAL, INTEGER, OTHER, derive_retract
 from aggloom.codegen.user.live_rows import keep_live_rows
 
 _EXACT_DIGITS = 18
-"""Digits of a DECIMAL of which Python's 28 hold the sum of ten thousand million."""
+"""The largest digits of a DECIMAL of which ten thousand million values have an exact sum in Python's 28 digits."""
 
 
 @dataclass(frozen=True)
 class Retraction:
     """The way in which a class retracts rows over arguments of some types.
 
-    entry: with a class that has `retract`. inverse: the text of a derived one. why: no inverse is derived, so that the
-    live rows are kept.
+    entry: with a class that has `retract`. inverse: the text of a derived one. why: the reason why none is derived, and
+    the live rows are kept.
     """
 
     entry: Aggregate
@@ -33,7 +33,7 @@ class Retraction:
 
     @property
     def origin(self) -> str:
-        """The end of a line that says where the class of a generated module is from."""
+        """The origin of the class, for the comment in a generated module."""
         if self.inverse:
             return "as its user wrote it, with a retract that is derived from accumulate"
         if self.why:
@@ -42,7 +42,7 @@ class Retraction:
 
 
 def with_retract(entry: Aggregate, types: tuple[pa.DataType, ...]) -> Retraction:
-    """An entry whose class can retract rows; one that can already, and one without a class, are as they were."""
+    """The entry with a class that can retract rows; an entry whose class can, or that has no class, is unchanged."""
     if entry.code is None or "retract" in entry.code.methods:
         return Retraction(entry)
     kinds = tuple(
@@ -55,7 +55,7 @@ def with_retract(entry: Aggregate, types: tuple[pa.DataType, ...]) -> Retraction
     code = Code(text, tuple(parsed.methods), entry.code.columns)
     with_step = replace(entry, code=code)
     if user_trust.is_trusted(entry):
-        # It says nothing that its user's source does not say.
+        # It does nothing that the user's source does not do.
         user_trust.trust(with_step)
     return Retraction(with_step, inverse, why)
 
@@ -64,7 +64,7 @@ def with_retract(entry: Aggregate, types: tuple[pa.DataType, ...]) -> Retraction
 def _derive(
     source: str, name: str, arguments: tuple[str, ...], kinds: tuple[str, ...], result: str
 ) -> tuple[str, str, str]:
-    """The source with a retract, the text of an inverse that it is, and why there is none."""
+    """(source with a retract, text of the inverse or "", reason why there is none or "")."""
     parsed = user_source.parse(source, name)
     method = derive_retract(parsed, dict(zip(arguments, kinds, strict=True)))
     tree = user_source.bare(source)

@@ -1,4 +1,4 @@
-"""The source of a function written as a class: what it may hold, and the functions that it becomes.
+"""The source of a function written as a class: its rules, and its methods as functions of a generated module.
 
 A source is import lines of a few modules, constants, and one class. In a generated module its methods are plain
 functions: `self.helper(x)` becomes `user_my_avg_helper(x)`, a constant `LIMIT` becomes `user_my_avg_LIMIT`.
@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from aggloom.errors import SpecError, nearest
 
 MODULES = {"math": "math", "numpy": "np", "datetime": "datetime", "decimal": "decimal"}
-"""The modules that a source may use, and what generated modules call them."""
+"""The modules that a source may use, by their names, and their names in generated modules."""
 ROWS = "rows"
 """The method that gives the rows of a table aggregate."""
 LIFE_CYCLE = ("open", "close")
 """The methods that run once, in plain Python: before the first row, and after the last."""
 CHANGES, MARK = "changes", "mark_emitted"
-"""The methods of a table aggregate that knows what it has emitted: what differs now, and the state after that."""
+"""Optional methods of a table aggregate: the rows that differ from the emitted ones, and the state after emitting."""
 _REFUSED = frozenset(
     (
         *("breakpoint", "compile", "eval", "exec", "exit", "quit", "input", "open", "help"),
@@ -37,7 +37,7 @@ BUILTINS = frozenset(n for n in dir(builtins) if not n.startswith("_")) - _REFUS
 
 @dataclass
 class UserSource:
-    """A checked source: the methods without `self`, and what names mean in them."""
+    """A checked source. imports: dotted names by alias. methods: without `self`; selves: its name by method."""
 
     class_name: str
     doc: str = ""
@@ -50,7 +50,7 @@ class UserSource:
 
 @functools.lru_cache(maxsize=256)
 def parse(source: str, function: str) -> UserSource:
-    """Read a source; raises SpecError naming the function and what may not be there."""
+    """Parse and check a source; raises SpecError with the function and the forbidden part."""
     try:
         tree = bare(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -64,7 +64,7 @@ def parse(source: str, function: str) -> UserSource:
             _read_line(node, user_source, function)
     _read_class(classes[0], user_source, function)
     _refuse_double(user_source, function)
-    _check_names(classes[0], user_source, function)
+    _check_names(user_source, function)
     return user_source
 
 
@@ -77,7 +77,7 @@ def bare(source: str) -> ast.Module:
 def check_methods(
     source: UserSource, function: str, arguments: list[str], *, emits_rows: bool = False
 ) -> None:
-    """The methods that every function has are there and take what they are given; emits_rows: a table aggregate's."""
+    """Raise SpecError unless a source has the required methods with their parameters; emits_rows: a table aggregate."""
     result = ROWS if emits_rows else "value"
     parameters: dict[str, list[str]] = {
         **{name: [] for name in LIFE_CYCLE},
@@ -91,7 +91,7 @@ def check_methods(
     if emits_rows:
         parameters |= {CHANGES: ["state"], MARK: ["state"]}
         present = [name for name in (CHANGES, MARK) if name in source.methods]
-        # One without the other would emit changes and never note that it has.
+        # `changes` without `mark_emitted` would emit the same changes again and again.
         required += [CHANGES, MARK] if present else []
     if emits_rows and "value" in source.methods:
         raise SpecError(
@@ -141,12 +141,12 @@ def returns(method: ast.FunctionDef) -> bool:
 
 
 def modules(source: UserSource) -> set[str]:
-    """The modules that its functions use."""
+    """The modules that a source uses."""
     return {text.partition(".")[0] for text in source.imports.values()}
 
 
 class _Bare(ast.NodeTransformer):
-    """Annotations away: they say nothing to the generated module."""
+    """Removes annotations, which the generated module does not need."""
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
         return ast.copy_location(ast.arg(node.arg), node)
@@ -164,14 +164,14 @@ class _Bare(ast.NodeTransformer):
 
 def _refuse_double(source: UserSource, function: str) -> None:
     names = [*source.imports, *source.constants, *source.members, *source.methods]
-    # The generated module has all of them at its top, where the later would replace the earlier.
+    # They are all globals of the generated module, where the later would replace the earlier.
     double = sorted({name for name in names if names.count(name) > 1})
     if double:
         raise SpecError(f"{function}: {double[0]!r} means two things in the source; rename one")
 
 
 def _read_line(node: ast.stmt, source: UserSource, function: str) -> None:
-    """A line beside the class: an import of what is known, or a constant."""
+    """Read a line beside the class: an import from MODULES, or a constant; raises SpecError."""
     if isinstance(node, ast.Import) and all(alias.name in MODULES for alias in node.names):
         for alias in node.names:
             source.imports[alias.asname or alias.name] = MODULES[alias.name]
@@ -199,14 +199,14 @@ def _read_constant(node: ast.stmt, into: dict[str, ast.expr]) -> bool:
 def _is_literal(node: ast.expr) -> bool:
     try:
         ast.literal_eval(node)
-    # All that literal_eval raises for an expression that is no literal, or is too deep.
+    # The errors of literal_eval for an expression that is no literal, or is too deep.
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return False
     return True
 
 
 def _read_class(node: ast.ClassDef, source: UserSource, function: str) -> None:
-    # Only the text of the class goes into the generated module. What a base or a decorator adds would be missing there.
+    # Only the text of the class goes into the generated module, without the additions of a base or a decorator.
     if node.bases or node.keywords or node.decorator_list:
         raise SpecError(f"{function}: class {node.name} may have no base class and no decorator")
     source.doc = (ast.get_docstring(node) or "").partition("\n")[0]
@@ -246,7 +246,7 @@ def _refuse_private(name: str, function: str) -> None:
         raise SpecError(f"{function}: the name {name!r} is Python's own; use another")
 
 
-def _check_names(node: ast.ClassDef, source: UserSource, function: str) -> None:
+def _check_names(source: UserSource, function: str) -> None:
     for name, method in source.methods.items():
         for part in ast.walk(method):
             if isinstance(part, ast.Import | ast.ImportFrom | ast.Global):
@@ -254,7 +254,7 @@ def _check_names(node: ast.ClassDef, source: UserSource, function: str) -> None:
                     f"{function}: {name} says `{_first_line(part)}`; import {', '.join(MODULES)} at the top of your "
                     "module, and keep what changes in the state"
                 )
-            # Through names such as __class__ and __globals__ a method could reach everything that the process can.
+            # Through names such as __class__ and __globals__ a method could do everything that the process may.
             if isinstance(part, ast.Attribute) and part.attr.startswith("__"):
                 raise SpecError(f"{function}: {name} uses .{part.attr}, which is Python's own")
         for free in sorted(free_names(method)):
@@ -270,7 +270,7 @@ def _check_names(node: ast.ClassDef, source: UserSource, function: str) -> None:
 
 
 def unknown_name(name: str) -> str:
-    """The end of a message about a name that a method may not use: what it is, and the fix."""
+    """The end of a message about a name that a method may not use: the reason, and the fix."""
     if hasattr(builtins, name):
         return "which reaches outside the function; a function computes from its state and arguments alone"
     hint = nearest(name, [*MODULES.values()]) if name.lower() in MODULES else ""
@@ -281,7 +281,7 @@ def unknown_name(name: str) -> str:
 
 
 def _check_members(name: str, method: ast.FunctionDef, source: UserSource, function: str) -> None:
-    """`self` and the class are used for its methods and constants only."""
+    """Raise SpecError unless `self` and the class are used for methods and constants only."""
     owners = {source.class_name, source.selves.get(name, source.class_name)}
     reached = set()
     for part in ast.walk(method):
@@ -290,7 +290,7 @@ def _check_members(name: str, method: ast.FunctionDef, source: UserSource, funct
                 continue
             reached.add(id(part.value))
             known = {*source.methods, *source.members}
-            # An attribute that is written would be lost: the instance is made anew in each process.
+            # An attribute that is written would be lost: there is no instance of the class.
             if part.attr not in known or not isinstance(part.ctx, ast.Load):
                 what = "changes" if not isinstance(part.ctx, ast.Load) else "uses"
                 raise SpecError(
@@ -306,7 +306,7 @@ def _check_members(name: str, method: ast.FunctionDef, source: UserSource, funct
 
 
 def _check_bound(name: str, method: ast.FunctionDef, source: UserSource, function: str) -> None:
-    """No local name hides what the generated text calls by it."""
+    """Raise SpecError if a local variable hides a name of the generated module."""
     bound, free = _bound_names(method), free_names(method)
     roots = {text.partition(".")[0] for n, text in source.imports.items() if n in free}
     hidden = sorted(n for n in bound if n in free or n in roots or n.startswith("user_"))
@@ -330,7 +330,7 @@ def _scopes(method: ast.FunctionDef) -> Iterator[symtable.SymbolTable]:
 
 
 def free_names(method: ast.FunctionDef) -> set[str]:
-    """The names that a method takes from outside."""
+    """The global names that a method uses."""
     return {s.get_name() for t in _scopes(method) for s in t.get_symbols() if s.is_global()}
 
 
@@ -339,13 +339,13 @@ def _bound_names(method: ast.FunctionDef) -> set[str]:
         symbol.get_name()
         for table in _scopes(method)
         for symbol in table.get_symbols()
-        # What a comprehension iterates over is called .0 inside it.
+        # The iterable of a comprehension is called .0 inside it.
         if not symbol.is_global() and not symbol.is_free() and symbol.get_name().isidentifier()
     }
 
 
 class _Rewriting(ast.NodeTransformer):
-    """Names of the source as those of the generated module."""
+    """Replaces names of the source by those of the generated module."""
 
     def __init__(self, source: UserSource, prefix: str, own: str | None, bound: set[str]) -> None:
         self.source, self.prefix, self.bound = source, prefix, bound
@@ -367,6 +367,6 @@ class _Rewriting(ast.NodeTransformer):
 
 
 def _first_line(node: ast.AST) -> str:
-    """The first line of a statement, short."""
+    """The first line of a statement, cut to 60 characters."""
     line = ast.unparse(node).partition("\n")[0]
     return line if len(line) <= 60 else f"{line[:57]}..."

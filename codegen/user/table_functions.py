@@ -1,7 +1,7 @@
-"""Users' table functions: registered under a name with typed columns, and as data that plans carry along.
+"""Users' table functions: registered under a name with typed columns, and as data that plans contain.
 
-A function gets the values of a row and gives rows, as tuples. Its source travels with the plan, as that of an aggregate
-written as a class does; it is never run from the text of a checkpoint.
+A function takes the values of a row and returns rows, as tuples. Its source is part of the plan, as that of an
+aggregate written as a class; it never runs from the text of a checkpoint.
 """
 
 from __future__ import annotations
@@ -24,18 +24,10 @@ from aggloom.errors import SpecError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 METHOD: Final = "rows"
-"""The name of the method that makes rows."""
+"""The name of the method that returns rows."""
 _BUILT_IN: Final = (
-    *(
-        "UNNEST",
-        "EXPLODE",
-        "EXPLODE_OUTER",
-        "POSEXPLODE",
-        "POSEXPLODE_OUTER",
-        "INLINE",
-        "INLINE_OUTER",
-    ),
-    *("STACK", "JSON_TUPLE", "GENERATE_SERIES", "RANGE", "SEQUENCE"),
+    *("UNNEST", "EXPLODE", "EXPLODE_OUTER", "POSEXPLODE", "POSEXPLODE_OUTER"),
+    *("INLINE", "INLINE_OUTER", "STACK", "JSON_TUPLE", "GENERATE_SERIES", "RANGE", "SEQUENCE"),
     *("TABLE", "TUMBLE", "HOP", "CUMULATE", "SESSION"),
 )
 _CHANGING: Final = frozenset(("now", "today", "utcnow", "random", "default_rng", "RandomState"))
@@ -44,10 +36,10 @@ _REGISTERED: Final[dict[str, UserFunction]] = {}
 
 @dataclass(frozen=True)
 class UserFunction:
-    """A table function of a user's own.
+    """A user's table function.
 
-    arguments, columns: names and types as DDL. nulls: ignore, so that a row with a NULL among the arguments makes no
-    rows, or respect. source: a class whose method `rows` makes them.
+    arguments, columns: names and types as DDL. nulls: "ignore": no rows for arguments with a NULL; "respect": None.
+    source: a class with the method `rows`.
     """
 
     name: str
@@ -104,7 +96,7 @@ def table_function(
         _check_function(user_function)
         if upper in _BUILT_IN:
             raise SpecError(f"{upper} is a built-in table function; use another name.")
-        # The same definition may come again: a cell of a notebook is run twice.
+        # The same definition may be registered again: a cell of a notebook is run twice.
         if not replace and _REGISTERED.get(upper, user_function) != user_function:
             raise SpecError(
                 f"{upper} is registered already with another definition; say replace=True, or unregister it first"
@@ -132,7 +124,7 @@ def forget_table_function(name: str) -> bool:
 
 @lru_cache(maxsize=256)
 def load_table_function(source: str, name: str) -> Callable[..., Iterable[Any]]:
-    """Return the function that a source holds, which makes rows of the values of its arguments."""
+    """Run a source, and return its function from the values of the arguments to rows."""
     function: Callable[..., Iterable[Any]] = run_source(source, name)[METHOD]
     return function
 
@@ -192,7 +184,7 @@ def _check_function(user_function: UserFunction) -> None:
 def _refuse_changing(
     name: str, owner: str, method: ast.FunctionDef, imports: Mapping[str, str]
 ) -> None:
-    """Refuse what gives other values when it runs again."""
+    """Raise SpecError for a call with another result at each run."""
     used = [part.attr for part in ast.walk(method) if isinstance(part, ast.Attribute)]
     free = user_source.free_names(method)
     used += [text.rpartition(".")[2] for alias, text in imports.items() if alias in free]

@@ -1,7 +1,7 @@
 """Trust in the Python source of users' functions: it may run if this process registered it, or the user trusts it.
 
-Reading a source cannot show that it is harmless. What comes with the text of a spec is data: it is shown, explained and
-written into modules, and runs only once its reader has said the word.
+Reading a source cannot show that it is harmless. A source in the text of a spec is data: it is shown, explained and
+written into modules, and runs only after its reader trusts it.
 """
 
 from __future__ import annotations
