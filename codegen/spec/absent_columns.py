@@ -1,11 +1,11 @@
-"""The column in which an upsert names the columns that it leaves out, so that they keep their values."""
+"""The column with the names of the columns that an upsert leaves unchanged."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
 ABSENT = "_absent_columns"
-"""Its name: a JSON list of names as a text, or NULL of a row that has all columns."""
+"""Its name. Its values: a JSON list of names, or NULL for a row with all columns."""
 
 WHOLE_IMAGES = (
     "send full row images (MySQL: binlog_row_image=FULL; Oracle GoldenGate: ADD TRANDATA .. ALLCOLS; PostgreSQL: "
@@ -15,7 +15,7 @@ WHOLE_IMAGES = (
 
 
 def with_absent(columns: pa.Schema) -> pa.Schema:
-    """The columns, and after them the one that says which of them a row leaves out."""
+    """The columns, followed by the one with the names of absent ones."""
     return columns.append(pa.field(ABSENT, pa.string()))
 
 

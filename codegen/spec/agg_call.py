@@ -29,7 +29,7 @@ _SORT = re.compile(
 
 @dataclass(frozen=True)
 class SortKey:
-    """A column of ORDER BY inside a call; nulls come first going up and last going down, unless said otherwise."""
+    """A column of ORDER BY inside a call; by default NULLs are first in ascending order, and last in descending."""
 
     column: str
     descending: bool = False
@@ -41,7 +41,7 @@ class SortKey:
 
     @classmethod
     def parse(cls, text: str) -> SortKey:
-        """The key that SQL text such as "ts DESC NULLS FIRST" stands for."""
+        """Parse SQL text such as "ts DESC NULLS FIRST"."""
         match = _SORT.fullmatch(text)
         if match is None:
             raise SpecError(
@@ -54,7 +54,7 @@ class SortKey:
 
     @property
     def text(self) -> str:
-        """The key as SQL text, what is usual left out."""
+        """The key as SQL text, without defaults."""
         text = quote_name(self.column) + " DESC" * self.descending
         if self.nulls_first == (not self.descending):
             return text
@@ -66,12 +66,12 @@ class AggCall:
     """One aggregate call over named columns; `AggCall("COUNT")` is COUNT(*).
 
     function: its name, in any case; raises UnknownFunctionError for one that neither the catalogue nor `al.register`
-    has. args: columns of the input, or computed ones. distinct: whether equal arguments count once. filter: a BOOLEAN
-    column or a condition in SQL; other rows are passed over. alias: the name of the result's column.
-    order_by: SQL texts or SortKeys, for functions that look at order. nulls: "ignore" or "respect", for those that
-    can keep NULLs. options: the call's constants by name, such as {"separator": ";"}; the catalogue lists them.
-    monotonic: the planner has shown that MAX never falls (MIN never rises), so that what is retracted does not matter.
-    entry: what the function's name meant when the call was made; found by the name, not given.
+    has. args: columns of the input, or computed ones. distinct: equal arguments count once. filter: a BOOLEAN column
+    or a condition in SQL; other rows are skipped. alias: the name of the result's column. order_by: SQL texts or
+    SortKeys, for functions that depend on order. nulls: "ignore" or "respect", for functions that can keep NULLs.
+    options: the call's constants by name, such as {"separator": ";"}; the catalogue lists them. monotonic: the planner
+    has proved that MAX never falls (MIN never rises), so that retractions do not matter. entry: the definition of the
+    function when the call was created; found by the name, not an argument.
 
     Example:
         >>> import aggloom as al
@@ -108,7 +108,7 @@ class AggCall:
 
     def __post_init__(self) -> None:
         function = text_of("function", self.function, "a name such as 'SUM'").strip().upper()
-        # A call that is read from a spec keeps the definition it was made with, whatever is registered here.
+        # A call of a stored spec keeps its definition, whatever is registered here.
         if self.entry is None or self.entry.name != function:
             function = canonical(function)
             check_function(function, f"AggCall({self.function!r})")
@@ -134,7 +134,7 @@ class AggCall:
 
     @property
     def output_name(self) -> str:
-        """The alias, or else what Spark would call the column: `sum(DISTINCT cnt)`."""
+        """The alias, or else the name that Spark would give the column: `sum(DISTINCT cnt)`."""
         return self.alias if self.alias is not None else self.text
 
     @property
@@ -152,12 +152,12 @@ class AggCall:
         return text if self.filter is None else f"{text} FILTER (WHERE {self.filter})"
 
     def _items(self) -> list[str]:
-        """The arguments and options in SQL's order; an option that has no place there, by its name."""
+        """The arguments and options in SQL's order; an option without a position by its name."""
         entry = self.entry
         items, args = [], list(self.args)
         options = {name: value for name, value in self.options if name != ON_NULL}
         columns = () if entry is None else tuple(argument.name for argument in entry.arguments)
-        # An option such as the 0.5 of a percentile has its place among the arguments in SQL, and only there.
+        # An option such as the 0.5 of a percentile has a position among the arguments in SQL.
         for name in () if entry is None else places(entry):
             if name in options:
                 items.append(_format_value(options.pop(name)))
@@ -176,7 +176,7 @@ class AggCall:
 
 
 def places(entry: Aggregate) -> tuple[str, ...]:
-    """The names of a function's arguments and options by their place in SQL; after `many` there is none."""
+    """The names of a function's arguments and options by their position in SQL; options after `many` have none."""
     if entry.positions:
         return entry.positions
     arguments = tuple(argument.name for argument in entry.arguments)
@@ -187,7 +187,7 @@ def places(entry: Aggregate) -> tuple[str, ...]:
 
 
 def describe_call(call: AggCall) -> str:
-    """The call as a reader would write it, on one line and safe inside a comment."""
+    """The call as SQL for people, on one line and safe inside a comment."""
     inner = call.text.partition("(")[2] if call.args or call.function != "COUNT" else "*)"
     text = f"{call.function}({inner}"
     if call.alias:

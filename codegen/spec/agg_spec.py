@@ -32,24 +32,24 @@ from aggloom.codegen.sql.query import parse
 from aggloom.codegen.user import trust as user_trust
 from aggloom.errors import SqlError, TypeMismatchError
 
-# How many keys and calls, and how many characters of them, a spec shows of itself.
+# The number of keys and calls, and of characters, in the repr of a spec.
 _SHOWN, _WIDEST = 8, 120
 
 
 @dataclass(frozen=True, repr=False)
 class AggSpec(SpecContent):
-    """A grouped aggregation over a changelog; wrong names and types are refused on construction.
+    """A grouped aggregation over a changelog; the constructor refuses unknown names and wrong types.
 
     schema: the columns of the input: DDL text, a pyarrow Schema, a mapping of names to types, or Spark's.
     group_by: columns of the input, or computed ones; without any there is one group.
     calls: the aggregate calls, in the order of the result's columns, which follow the keys.
-    input_changes: "retract" if rows may be retracted, "append" if they are only added, which needs less state.
-    dialect: "spark" or "flink": the rules for result types and overflow.
+    input_changes: "retract" if rows may be retracted, "append" if they are only inserted, which needs less state.
+    dialect: "spark" or "flink": the rules of result types and overflow.
     computed: columns computed from each row before it is aggregated; keys, arguments and filters may use them.
     where: a condition in SQL over the columns of the input; other rows are ignored.
     having: a condition over the columns of the result.
     select: the output columns, by name, as SQL over keys and results; by default all of these.
-    namespace: whether the last group key is a window, which handler methods take as their first argument.
+    namespace: the last group key is a window, which handler methods take as their first argument.
 
     Example:
         >>> import aggloom as al
@@ -105,7 +105,7 @@ class AggSpec(SpecContent):
         return hash(self.to_json())
 
     def __repr__(self) -> str:
-        """One line: what is counted by what, over what, and the digest that distinguishes it from others."""
+        """One line with the digest, the calls, the keys, and the two options."""
         calls = ", ".join(call.text for call in self.calls[:_SHOWN])
         keys = ", ".join(self.group_by[:_SHOWN]) or "nothing"
         more = [len(self.calls) - _SHOWN, len(self.group_by) - _SHOWN]
@@ -129,8 +129,8 @@ class AggSpec(SpecContent):
     ) -> AggSpec:
         """Read a spec from a query with one GROUP BY over one table.
 
-        sql: the query. schema: the columns of its table, whatever the table is called. input_changes, dialect: as of
-        the spec. Raises SpecError and its kin, with the place in the text.
+        sql: the query. schema: the columns of its table, which may have any name. input_changes, dialect: of the spec.
+        Raises SpecError and its subclasses, with the position in the text.
         """
         if not isinstance(sql, str):
             raise SqlError(f"the SQL is a {type(sql).__name__}; give a text, as in 'SELECT ...'.")
@@ -140,7 +140,7 @@ class AggSpec(SpecContent):
     def of(cls, content: SpecContent) -> AggSpec:
         """The spec with the fields of a content.
 
-        content: a spec, or what the SQL front end reads.
+        content: a spec, or the result of the SQL front end.
         """
         return cls(**{field.name: getattr(content, field.name) for field in fields(content)})
 
@@ -150,7 +150,7 @@ class AggSpec(SpecContent):
 
         text: the JSON. trust: run the Python source of users' functions in it. Raises SpecError.
         """
-        # A context and no argument: checks run inside the constructor, whose arguments are the spec's own.
+        # A context variable, since checks run inside the constructor, whose arguments are the spec's own.
         stored = spec_check.READS_STORED.set(True)
         try:
             return spec_text.build(cls, cls.from_sql, spec_text.load_json(text), "JSON", trust)
@@ -175,7 +175,7 @@ class AggSpec(SpecContent):
 
     @property
     def digest(self) -> str:
-        """Sixteen hex digits that stand for exactly this spec."""
+        """Sixteen hexadecimal digits that identify this spec."""
         # It names files, state and modules: 64 bits are enough to distinguish the specs of a user.
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
 
@@ -189,7 +189,7 @@ class AggSpec(SpecContent):
         return spec_text.dump_json(self)
 
     def _lower_filters(self) -> None:
-        """A filter that is a predicate, not a column, becomes a computed BOOLEAN of that text."""
+        """Replace each filter that is a predicate by a computed BOOLEAN column of that text."""
         known = {*self.schema.names, *(column.name for column in self.computed)}
         added = []
         for call in self.calls:

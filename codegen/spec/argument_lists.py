@@ -1,4 +1,4 @@
-"""The lists in the arguments of a spec, as callers give them: one thing, or several."""
+"""The list arguments of a spec, which callers may give as a single value, a list or a mapping."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from aggloom.errors import SpecError
 
 
 def items_of(what: str, value: Any, kind: Any, form: str) -> tuple[Any, ...]:
-    """The things of a kind that an argument is or lists; `form` is what messages call one. Raises SpecError."""
+    """The values of an argument that is one value of a kind, or a list of them.
+
+    what: the argument, for messages; form: what it should be. Raises SpecError.
+    """
     if isinstance(value, kind):
         return (value,)
     listed = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
@@ -20,16 +23,16 @@ def items_of(what: str, value: Any, kind: Any, form: str) -> tuple[Any, ...]:
 
 
 def pairs_of(what: str, content: Any, form: str) -> tuple[tuple[str, Any], ...]:
-    """The names and values of an argument that is a mapping, or a list of pairs. Raises SpecError."""
+    """The (name, value) pairs of an argument that is a mapping or a list of pairs. Raises SpecError."""
     pairs = content.items() if isinstance(content, Mapping) else content
     # A text is iterable, too, and "ab" would be a pair of letters.
     listed = isinstance(pairs, Iterable) and not isinstance(pairs, str | bytes)
     # Read once: it may be a generator.
-    pairs_of_text = tuple(pairs) if listed else ()
-    whole = all(isinstance(each, tuple | list) and len(each) == 2 for each in pairs_of_text)
-    if not listed or not whole or not all(isinstance(name, str) for name, _ in pairs_of_text):
+    items = tuple(pairs) if listed else ()
+    are_pairs = all(isinstance(each, tuple | list) and len(each) == 2 for each in items)
+    if not listed or not are_pairs or not all(isinstance(name, str) for name, _ in items):
         raise SpecError(f"{what} is {content!r:.200}; give {form}.")
-    return tuple((name, value) for name, value in pairs_of_text)
+    return tuple((name, value) for name, value in items)
 
 
 def text_of(what: str, value: Any, form: str) -> str:

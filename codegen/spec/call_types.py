@@ -1,4 +1,4 @@
-"""The type that a call returns, and errors in its arguments and options."""
+"""The result type of a call, and the checks of its arguments and options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aggloom.errors import SpecError, TypeMismatchError, nearest
 
 
 def result_type(call: AggCall, types: Types, dialect: str) -> pa.DataType:
-    """The type that a call returns over arguments of these types.
+    """The result type of a call for arguments of these types.
 
     Raises TypeMismatchError if the arguments do not fit, SpecError if the options do not.
     """
@@ -40,7 +40,7 @@ def check_arguments(call: AggCall, types: Types) -> None:
     """Raise TypeMismatchError or SpecError unless a call's arguments and options are what its entry says."""
     entry = entry_of(call)
     least = sum(not a.optional for a in entry.arguments)
-    # Only the last argument may be many: there is no telling where one in the middle would end.
+    # Only the last argument may be many: the end of one in the middle would be unknown.
     most = None if entry.arguments and entry.arguments[-1].many else len(entry.arguments)
     if len(types) < least or (most is not None and len(types) > most):
         expected_count = (
@@ -66,7 +66,7 @@ def _count_arguments(count: int) -> str:
 
 
 def _unfit(argument: Argument, dtype: pa.DataType) -> str:
-    """Name what the argument should be, if the type is not that; else ""."""
+    """Return the expected type as text if an argument of this type does not fit; else ""."""
     if argument.kind not in ARGUMENT_KINDS:
         return "" if widens(dtype, parse_type(argument.kind)) else argument.kind
     fits, expected_type = {
@@ -97,7 +97,7 @@ def _check_options(entry: Aggregate, options: Mapping[str, Any]) -> None:
 
 
 def _unfit_value(option: Option, value: Any) -> str:
-    """Name what the option should be, if the value is not that; else ""."""
+    """Return the expected value as text if this value of an option is invalid; else ""."""
     if option.kind == "text":
         return "" if isinstance(value, str) else "a text"
     if option.kind == "choice":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import Final
 
@@ -18,9 +17,9 @@ from aggloom.codegen.spec.choices import CHANGES, DIALECTS, NULLS
 from aggloom.codegen.spec.content import SpecContent
 from aggloom.codegen.spec.dtypes import VARIANT, is_supported, type_name
 from aggloom.codegen.spec.function_check import check_function
+from aggloom.codegen.spec.schemas import refuse_duplicates
 from aggloom.codegen.user import definition
 from aggloom.errors import (
-    DuplicateNameError,
     NotRetractableError,
     SpecError,
     TypeMismatchError,
@@ -29,11 +28,11 @@ from aggloom.errors import (
 )
 
 READS_STORED: Final = ContextVar("READS_STORED", default=False)
-"""JSON of a spec is read back: the session in which it was made may know functions that this process does not."""
+"""A stored spec is being read: the session that created it may know functions that this process does not."""
 
 
 def check_choices(input_changes: str, dialect: str) -> None:
-    """The two options are among their few values."""
+    """Raise SpecError for an unknown value of one of these options."""
     if input_changes not in CHANGES:
         hint = nearest(str(input_changes), CHANGES)
         raise SpecError(f"input_changes is {input_changes!r}. {hint}")
@@ -42,7 +41,7 @@ def check_choices(input_changes: str, dialect: str) -> None:
 
 
 def check(spec: SpecContent) -> None:
-    """Everything that can be known to be wrong before any row is read."""
+    """Raise SpecError, or a subclass, for any fault of a spec that shows before a row is read."""
     _check_computed(spec)
     if not spec.group_by and not spec.calls:
         raise SpecError("the spec has neither keys nor calls; add a call such as AggCall('COUNT').")
@@ -51,14 +50,14 @@ def check(spec: SpecContent) -> None:
         require_supported(name, spec.input_schema, "group_by")
     if spec.namespace:
         _check_namespace(spec)
-    _refuse_duplicates(spec.group_by, "group_by names column {name!r} twice; drop one.")
+    refuse_duplicates(spec.group_by, "group_by names column {name!r} twice; drop one.")
     _refuse_two_meanings(spec)
     for call in spec.calls:
         check_call(call, spec.input_schema, spec.dialect)
         _check_retractable(call, spec)
     # Keys and results are columns of one row.
     names = [*spec.group_by, *(call.output_name for call in spec.calls)]
-    _refuse_duplicates(names, "two output columns are called {name!r}; give one call an alias.")
+    refuse_duplicates(names, "two output columns are called {name!r}; give one call an alias.")
     _check_after(spec)
 
 
@@ -71,7 +70,7 @@ def _check_namespace(spec: SpecContent) -> None:
 
 
 def _refuse_two_meanings(spec: SpecContent) -> None:
-    """A function's name means the same in every call of a spec."""
+    """Raise SpecError if two calls of a function were created with different definitions of it."""
     meanings: dict[str, Aggregate | None] = {}
     for call in spec.calls:
         if meanings.setdefault(call.function, call.entry) != call.entry:
@@ -99,9 +98,9 @@ def _check_retractable(call: AggCall, spec: SpecContent) -> None:
 
 
 def check_call(call: AggCall, schema: pa.Schema, dialect: str) -> pa.DataType:
-    """The result type of a call whose function, arguments, clauses and filter are all right."""
+    """Return the result type of a call; raises SpecError, or a subclass, for a fault of any of its parts."""
     where = f"call {call.text}"
-    # First: what follows asks the entry of the catalogue for its arguments.
+    # First: the checks below need the entry of the catalogue.
     if call.entry is None:
         check_function(call.function, where)
     for name in call.args:
@@ -156,8 +155,7 @@ def _check_order(call: AggCall, schema: pa.Schema, where: str) -> None:
                 f"{place}: column {key.column!r} is {type_name(dtype)}, which cannot be sorted by; "
                 f"name a part of it, or cast it."
             )
-        # Equal arguments count once: a second column of them would have several values, of which none is the one to
-        # sort by.
+        # Equal arguments count once: another column would have several values for one of them.
         if call.distinct and key.column not in call.args[: len(_columns(entry))]:
             fix = f"write ORDER BY {call.args[0]}, or take DISTINCT out" if call.args else ""
             raise SpecError(
@@ -167,7 +165,7 @@ def _check_order(call: AggCall, schema: pa.Schema, where: str) -> None:
 
 
 def _check_separator(call: AggCall, where: str) -> None:
-    """An option that may be a column instead is one of the two."""
+    """Raise SpecError for an option that is given as a column and as a constant."""
     entry = entry_of(call)
     names = {argument.name for argument in catalogue.arguments_of(entry, len(call.args))}
     for name, _ in call.options:
@@ -176,20 +174,20 @@ def _check_separator(call: AggCall, where: str) -> None:
 
 
 def _columns(entry: Aggregate) -> list[str]:
-    """The arguments that are aggregated, not those that stand in for an option."""
+    """The names of the aggregated arguments, without those that replace an option."""
     return [each.name for each in entry.arguments if entry.option(each.name) is None]
 
 
 def require_column(name: str, schema: pa.Schema, where: str) -> None:
-    """The column exists."""
-    # The index first: a list of all names for each of many columns takes long.
+    """Raise UnknownColumnError unless the column exists."""
+    # The index first: with many columns a list of all names for each is slow.
     if schema.get_field_index(name) < 0 and name not in schema.names:
         hint = nearest(name, schema.names)
         raise UnknownColumnError(f"{where}: there is no column {name!r}. {hint}")
 
 
 def require_supported(name: str, schema: pa.Schema, where: str) -> None:
-    """The column's type may be a key or an argument."""
+    """Raise TypeMismatchError unless the column's type is supported as a key or an argument."""
     dtype = schema.field(name).type
     if not is_supported(dtype):
         fix = "cast it, for example to STRING"
@@ -201,7 +199,7 @@ def require_supported(name: str, schema: pa.Schema, where: str) -> None:
 
 
 def _require_arguments(call: AggCall, schema: pa.Schema, where: str) -> None:
-    """The arguments' types are those of values that can be compared, or only carried where that is enough."""
+    """Raise TypeMismatchError for an argument of a type without comparison, unless the function only carries it."""
     arguments = catalogue.arguments_of(entry_of(call), len(call.args))
     for place, name in enumerate(call.args):
         is_carried = place < len(arguments) and arguments[place].carried and not call.distinct
@@ -210,7 +208,7 @@ def _require_arguments(call: AggCall, schema: pa.Schema, where: str) -> None:
 
 
 def check_columns(sql: str, schema: pa.Schema, where: str) -> None:
-    """Every column that an expression names exists, and every function."""
+    """Raise SpecError, or a subclass, for a column or a function of an expression that does not exist."""
     for name in expressions.columns_of(sql):
         require_column(name, schema, where)
     fault = check_function_names(expressions.parse_scalar(sql), stored=READS_STORED.get())
@@ -220,7 +218,7 @@ def check_columns(sql: str, schema: pa.Schema, where: str) -> None:
 
 def _check_computed(spec: SpecContent) -> None:
     names = [*spec.schema.names, *(column.name for column in spec.computed)]
-    _refuse_duplicates(names, "computed column {name!r} has the name of another; rename it.")
+    refuse_duplicates(names, "computed column {name!r} has the name of another; rename it.")
     for column in spec.computed:
         check_columns(column.sql, spec.schema, f"computed column {column.name!r}")
         expressions.require_repeatable(column.sql)
@@ -238,7 +236,7 @@ def _check_after(spec: SpecContent) -> None:
     if not spec.select:
         raise SpecError("select is empty; leave it out to keep every column.")
     names = [name for name, _ in spec.select]
-    _refuse_duplicates(names, "two output columns are called {name!r}; give one an alias.")
+    refuse_duplicates(names, "two output columns are called {name!r}; give one an alias.")
     for name, sql in spec.select:
         check_columns(sql, spec.aggregate_schema, f"select {name!r}")
     assert spec.output_schema is not None
@@ -248,11 +246,3 @@ def _require_boolean(sql: str, schema: pa.Schema, where: str) -> None:
     dtype = expressions.infer_type(sql, schema)
     if dtype != pa.bool_():
         raise TypeMismatchError(f"{where}: {sql} is {type_name(dtype)}; it must be BOOLEAN.")
-
-
-def _refuse_duplicates(names: Iterable[str], message: str) -> None:
-    earlier: set[str] = set()
-    for name in names:
-        if name in earlier:
-            raise DuplicateNameError(message.format(name=name))
-        earlier.add(name)

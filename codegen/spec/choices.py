@@ -1,15 +1,15 @@
-"""The few values that options may have, each list once: of specs, of handlers and of operators."""
+"""The values of options with a few choices, of specs, handlers and operators."""
 
 from __future__ import annotations
 
 from typing import Final, Literal, get_args
 
 Changes = Literal["append", "retract"]
-"""The changes that an input brings: only insertions, or every kind."""
+"""The changes of an input: only insertions, or every kind."""
 TableChanges = Literal["append", "retract", "upsert"]
-"""The changes that a table of a query brings: as an input, or rows by key that replace the ones before."""
+"""The changes of a table of a query: those of an input, or upserts by key."""
 Dialect = Literal["spark", "flink"]
-"""Whose rules of types and NULLs an aggregate follows."""
+"""The engine whose rules of types and NULLs an aggregate follows."""
 Nulls = Literal["ignore", "respect"]
 Backend = Literal["numba", "python"]
 """The target that a handler is generated for: compiled kernels, or plain Python."""
@@ -18,7 +18,7 @@ Mode = Literal["mini_batch", "per_record"]
 OrphanPolicy = Literal["drop", "error", "keep"]
 """The fate of a retraction from a key without rows: dropped and counted, an error, or kept as a negative count."""
 JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
-"""Which rows a join gives: pairs that match, with those of a side that match none, or rows of the left."""
+"""The result of a join: pairs that match, perhaps with unmatched rows of a side, or rows of the left side alone."""
 
 CHANGES: Final[tuple[Changes, ...]] = get_args(Changes)
 TABLE_CHANGES: Final[tuple[str, ...]] = get_args(TableChanges)

@@ -1,4 +1,4 @@
-"""The content of a spec, field by field, and the schemas and types that follow from it, without checks."""
+"""The fields of a spec without checks, and the schemas and types that follow from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aggloom.codegen.user import definition
 
 @dataclass(frozen=True)
 class Computed:
-    """A column of a spec that is computed of each row, by a scalar expression, before the row is aggregated.
+    """A column of a spec that a scalar expression computes from each row before the aggregation.
 
     name: the column's name, for keys, arguments and filters. sql: the expression over the columns of the input. type:
     its type, of Arrow or in SQL.
@@ -62,12 +62,12 @@ class SpecContent:
 
     @property
     def one_row(self) -> bool:
-        """True if its table is one row at all times, over no rows too: a global aggregate of dialect spark."""
+        """True if the result always has one row, even over an empty input: a global aggregate of dialect spark."""
         return not self.group_by and self.dialect == "spark"
 
     @cached_property
     def functions(self) -> tuple[Mapping[str, Any], ...]:
-        """The definitions of the users' functions in it, as the data that its text holds."""
+        """The definitions of the users' functions in it, as in its JSON."""
         entries = {c.function: entry_of(c) for c in self.calls}
         return tuple(
             definition.to_data(entry) for _, entry in sorted(entries.items()) if entry.user_defined
@@ -80,7 +80,7 @@ class SpecContent:
 
     @cached_property
     def handler_schema(self) -> pa.Schema:
-        """Only what the handler reads: keys, then arguments and filters, in order of first use."""
+        """The columns that the handler reads: keys, then arguments and filters, in order of first use."""
         names = list(self.group_by)
         for call in self.calls:
             names += [*call.args, *(key.column for key in call.order_by)]

@@ -21,25 +21,25 @@ _OF_JAVA = {
     "gssEncMode": "gssencmode",
     "targetServerType": "target_session_attrs",
 }
-"""Parameters of PostgreSQL's driver in Java by libpq's names."""
+"""libpq's names of the parameters of PostgreSQL's driver for Java."""
 _SERVERS = {"primary": "primary", "secondary": "standby", "preferSecondary": "prefer-standby"}
 _NONE_HERE = ("loglevel", "stringtype", "binarytransfer", "ssl")
 
 
 def _of_libpq(name: str, value: str) -> tuple[str, str]:
-    """A parameter of Java's driver as libpq has it; raises OptionError for one that means nothing to it."""
+    """A parameter of the driver for Java as libpq's; raises OptionError for one without a counterpart."""
     if name == "currentSchema":
-        # Blanks separate options there, so that one in a list of schemas would end it.
+        # Blanks separate options of libpq, so a blank would end the list of schemas.
         return "options", f"-c search_path={value}".replace(", ", ",")
     if name == "ssl" and value.lower() in ("true", ""):
-        # As Java's driver: `ssl=true` there verifies the server's certificate and name. `require` would verify nothing.
+        # In Java `ssl=true` verifies the server's certificate and name. libpq's `require` would verify nothing.
         return "sslmode", "verify-full"
     if name == "ssl" and value.lower() == "false":
         return "sslmode", "prefer"
     if name == "targetServerType":
         value = _SERVERS.get(value, "any")
     known = _OF_JAVA.get(name, name)
-    # All parameters of libpq are in lower case, and all others of Java's driver are in camel case but for a few.
+    # Parameters of libpq are in lower case; others of Java's driver are in camel case, with a few exceptions.
     if known != known.lower() or known in _NONE_HERE:
         raise OptionError(
             f"'url' has {name}={value}, a parameter of Java's driver that libpq does not have; leave it out. "
@@ -59,7 +59,7 @@ class DatabaseUrl:
 
     def __post_init__(self) -> None:
         if self.kind == "postgresql":
-            # Parameters are read now, so that a wrong one is an error of the script and not of a worker.
+            # Checked here, so that a wrong parameter is an error of the script and not of a worker.
             self._of_libpq()
         if self.kind in _OF_MYSQL:
             mysql_arguments(self.url.removeprefix("jdbc:"))
@@ -76,7 +76,7 @@ class DatabaseUrl:
 
     @property
     def kind(self) -> str:
-        """Which database it is."""
+        """The name of the database system; empty for an invalid URL."""
         parts = self.url.split(":", 2)
         return parts[1] if len(parts) == 3 and parts[0] == "jdbc" else ""
 
@@ -84,7 +84,7 @@ class DatabaseUrl:
         """A DB-API connection."""
         name = _MODULES[self.kind]
         try:
-            # Imported in the worker that asks: where the plan is made no driver is needed.
+            # Imported in the worker that connects: planning needs no driver.
             module = import_module(name)
         except ImportError:
             raise LookupFailedError(
@@ -95,7 +95,7 @@ class DatabaseUrl:
         credentials = {"user": self.username, "password": self.password}
         parts = {key: value for key, value in credentials.items() if value is not None}
         if self.kind in _OF_MYSQL:
-            # A TIMESTAMP is shown in the time zone of the session.
+            # A TIMESTAMP is returned in the time zone of the session.
             zone = {"init_command": "SET time_zone = '+00:00'"}
             return module.connect(
                 **{**mysql_arguments(self.url.removeprefix("jdbc:")), **zone, **parts}

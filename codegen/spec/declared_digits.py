@@ -1,4 +1,4 @@
-"""Columns of times that are declared with fewer digits after the second than times have, as Flink's TIMESTAMP(3)."""
+"""Columns of times with fewer declared fractional digits than times have, such as Flink's TIMESTAMP(3)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.codegen.spec.schemas import SchemaLike
 
 Digits = tuple[tuple[str, int], ...]
-"""Columns of times, and how many digits after the second they have: fewer than six."""
+"""(column, fractional digits) of columns of times with fewer than six."""
 _UNITS: Final = ((1_000_000, "second"), (1_000, "millisecond"), (1, "microsecond"))
 
 
 def declared_digits(schema: SchemaLike) -> Digits:
-    """Return the columns that a declaration cuts off; a schema of Arrow or Spark says no digits.
+    """Return the columns that a declaration truncates; schemas of Arrow and Spark declare no digits.
 
     Digits inside arrays, maps and rows are refused where these types are read.
     """
@@ -26,14 +26,14 @@ def declared_digits(schema: SchemaLike) -> Digits:
 
 
 def step_of_digits(digits: int) -> tuple[int, str]:
-    """Return from one time of so many digits to the next: how many of Arrow's units, and which."""
+    """Return the step between times of so many fractional digits, as (number, unit) of Arrow."""
     size = 10 ** (DIGITS - digits)
     length, unit = next(each for each in _UNITS if size % each[0] == 0)
     return size // length, unit
 
 
 def _declarations(schema: SchemaLike) -> Iterator[tuple[str, str]]:
-    """The names and types that are declared as text."""
+    """Yield the names and types that a schema declares as text."""
     columns: Any = schema
     if isinstance(columns, str):
         yield from declarations(without_primary_key(columns)[0])

@@ -1,4 +1,4 @@
-"""The types, and their names: DDL text to Arrow and back.
+"""The supported types and their names: from DDL text to Arrow and back.
 
 Spark's names are canonical. `TIMESTAMP` is Spark's instant (stored as UTC), `TIMESTAMP_NTZ` is a
 wall clock; in the Flink dialect `TIMESTAMP(p)` is the wall clock, `TIMESTAMP_LTZ(p)` the instant.
@@ -63,7 +63,7 @@ _SIZED: Final = frozenset(
     | {"TIME", "TIME WITHOUT TIME ZONE"}
 )
 DIGITS: Final = 6
-"""Number of digits after the second that a time has."""
+"""The number of fractional digits of a time."""
 _DECIMALS: Final = frozenset(("DECIMAL", "DEC", "NUMERIC"))
 _NAMES: Final[dict[pa.DataType, str]] = {dtype: name for name, dtype in _NAMED.items()}
 _TYPE = re.compile(
@@ -77,13 +77,13 @@ _FIELD_NAME = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^\s,`:]+))\s*:?\s*")
 
 
 def parse_type(text: str, dialect: str = "spark", *, is_cut: bool = False) -> pa.DataType:
-    """The Arrow type that a DDL name such as `DECIMAL(10, 2)` stands for.
+    """Parse a DDL type such as `DECIMAL(10, 2)`; raises SpecError.
 
-    A time of fewer than six digits, as TIMESTAMP(3), is refused (SpecError), unless is_cut says that whoever asks cuts
-    values off; inside arrays, maps and rows it always is.
+    A time of fewer than six digits, such as TIMESTAMP(3), is refused unless the caller cuts values to it (is_cut);
+    inside arrays, maps and rows it is always refused.
     """
     text = _NOT_NULL.sub("", text)
-    # Before the nested types: INT ARRAY of Flink has its word behind, and may itself hold a nested type.
+    # Before the nested types: in Flink's INT ARRAY the word is last, and its elements may be nested.
     suffixed = _SUFFIXED.fullmatch(text)
     if suffixed is not None:
         return _parse_nested(suffixed[2].upper(), suffixed[1], dialect)
@@ -93,7 +93,7 @@ def parse_type(text: str, dialect: str = "spark", *, is_cut: bool = False) -> pa
     match = _TYPE.fullmatch(text)
     if match is None:
         with suppress(ValueError):
-            # Names of Arrow, such as `int64`, which schemas of Python code have.
+            # Names of Arrow, such as `int64`, as in Python code.
             return pa.type_for_alias(text.strip())
         raise SpecError(f"{text.strip()!r} is not a type. {_known_types(text)}")
     word, first, second, rest = match.groups()
@@ -116,7 +116,7 @@ def parse_type(text: str, dialect: str = "spark", *, is_cut: bool = False) -> pa
 
 
 def _whole_type(word: str, rest: str | None) -> str:
-    """The type of times with all of their digits, as it is declared."""
+    """The declaration of a type of times with all digits."""
     return " ".join(f"{word}({DIGITS}) {rest or ''}".upper().split())
 
 
@@ -145,9 +145,9 @@ def is_supported(dtype: pa.DataType) -> bool:
 
 
 def normalise_type(dtype: pa.DataType) -> pa.DataType:
-    """The one type that stands for its equivalents: string for large_string, UTC for any zone.
+    """The canonical type of equivalent ones: string for large_string, UTC for any zone.
 
-    What nested types hold is normalised too, and may be null. Raises SpecError for what is no type.
+    Parts of nested types are normalised too, and nullable. Raises SpecError for a value that is no type.
     """
     if not isinstance(dtype, pa.DataType):
         raise SpecError(f"{dtype!r} is no type; give a name such as 'INT', or a type of pyarrow.")
@@ -159,7 +159,7 @@ def normalise_type(dtype: pa.DataType) -> pa.DataType:
         return normalise_type(dtype.value_type)
     if is_variant(dtype):
         return VARIANT
-    # The zone of an Arrow type is only how values are printed: they are microseconds since 1970 in UTC.
+    # The zone of an Arrow type changes only how values are printed: they are microseconds since 1970 in UTC.
     if pa.types.is_timestamp(dtype):
         return WALL_CLOCK if dtype.tz is None else INSTANT
     if pa.types.is_time(dtype):
@@ -178,7 +178,7 @@ def _normalise_nested(dtype: pa.DataType) -> pa.DataType:
 
 
 def parse_schema(text: str, dialect: str = "spark", *, is_cut: bool = False) -> pa.Schema:
-    """The schema that DDL text such as "name STRING, `größe` INT NOT NULL" describes; is_cut: as of `parse_type`."""
+    """Parse DDL text such as "name STRING, `größe` INT NOT NULL"; is_cut: as in `parse_type`. Raises SpecError."""
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise SpecError(
             f"schema: {text[:60]!r} has half a character (a lone surrogate), which is no text; correct the name."
@@ -194,7 +194,7 @@ def parse_schema(text: str, dialect: str = "spark", *, is_cut: bool = False) -> 
 
 
 def declarations(text: str) -> Iterator[tuple[str, str]]:
-    """Give the name and the text of the type of each column of DDL text; raises SpecError where a name is missing."""
+    """Yield (name, text of the type) of each column of DDL text; raises SpecError where a name is missing."""
     position = 0
     while text[position:].strip():
         match = _FIELD_NAME.match(text, position)
@@ -210,7 +210,7 @@ def declarations(text: str) -> Iterator[tuple[str, str]]:
 
 
 def digits_of(text: str) -> int | None:
-    """Return how many digits after the second a type says, as TIMESTAMP(3) does; None for a type that says none."""
+    """Return the declared fractional digits of a type of times, such as TIMESTAMP(3); None without a declaration."""
     match = _TYPE.fullmatch(_NOT_NULL.sub("", text))
     if match is None or match[2] is None:
         return None
@@ -219,7 +219,7 @@ def digits_of(text: str) -> int | None:
 
 
 def schema_ddl(schema: pa.Schema) -> str:
-    """The DDL text that `parse_schema` reads back, every name in backticks only if it must be."""
+    """The DDL text of a schema, for `parse_schema`, with backticks where names need them."""
     return ", ".join(f"{quote_name(field.name)} {type_name(field.type)}" for field in schema)
 
 
@@ -274,7 +274,7 @@ def _known_types(name: str) -> str:
 
 
 def has_order(dtype: pa.DataType) -> bool:
-    """Tell whether values can be sorted: all but maps and VARIANTs, and what holds one."""
+    """Tell whether values can be sorted: all types except maps, VARIANTs, and types that contain one."""
     if pa.types.is_map(dtype) or dtype == VARIANT:
         return False
     if pa.types.is_list(dtype):

@@ -1,4 +1,4 @@
-"""Lengths of time, as people write them, in milliseconds."""
+"""Durations as text, such as "500 ms", in milliseconds."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def milliseconds(what: str, value: Any) -> int:
     text = str(value).strip().lower()
     parts = list(_PART.finditer(text))
     known = all(part[2] in _UNITS for part in parts)
-    # The pieces together have to be the whole text: finditer skips what it does not know.
+    # The parts together must be the whole text: finditer skips what does not match.
     if isinstance(value, bool) or not parts or not known or "".join(p[0] for p in parts) != text:
         raise OptionError(f"{what} is {value!r}; it must be a duration such as '500 ms' or '1 h'.")
     # Decimal, since 0.1 s as a float is not quite 100 ms, and would be refused below.

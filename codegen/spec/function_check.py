@@ -1,4 +1,4 @@
-"""The check that a function is in the catalogue, which calls make of themselves."""
+"""The check that the function of a call exists."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from aggloom.errors import UnknownFunctionError, nearest
 
 
 def check_function(function: str, where: str) -> None:
-    """The function is in the catalogue; a refused one comes with the reason."""
+    """Raise UnknownFunctionError unless the function is in the catalogue; of a refused one with the reason."""
     if catalogue.find(function) is not None:
         return
     function = catalogue.canonical(function)

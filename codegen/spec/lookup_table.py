@@ -1,6 +1,6 @@
-"""Lookup tables: where the answers to rows come from, and how long they are cached.
+"""Lookup tables as data: the source that a lookup join queries, and its cache.
 
-Nothing is read while a query is planned; `runtime/lookup/` asks.
+Planning reads nothing of them; `runtime/lookup/` queries them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EVERY_BATCH = -1
 
 @dataclass(frozen=True)
 class GivenRows:
-    """Rows in memory: tuples, an Arrow table, or a function that gives them whenever they are read again."""
+    """Rows in memory: tuples, an Arrow table, or a function that returns either at each reading."""
 
     rows: Any
     is_whole: ClassVar[bool] = True
@@ -48,7 +48,7 @@ class GivenRows:
 class Files:
     """Parquet or CSV files: a path, a folder or a pattern.
 
-    options: of CSV, as streams have them. zone: where times of CSV are that name none, which the engine says.
+    options: of CSV, as for streams. zone: of times of CSV without one; the engine sets it.
     """
 
     path: str
@@ -66,7 +66,7 @@ class Files:
 @mask_repr
 @dataclass(frozen=True)
 class Database:
-    """A table that a DB-API connection reads. chunk: how many values a statement asks for at most."""
+    """A table that a DB-API connection reads. chunk: keys in a statement, at most; quote: around names."""
 
     connect: Callable[[], Any]
     table: tuple[str, ...]
@@ -82,7 +82,7 @@ class Database:
 
 @dataclass(frozen=True)
 class Function:
-    """A Python function of the key's values; `async def`, or a plain one, of which threads run several at once."""
+    """A Python function of the key's values: `async def`, or a plain one, which threads call at the same time."""
 
     call: Callable[..., Any]
     is_whole: ClassVar[bool] = False
@@ -111,9 +111,9 @@ Source = GivenRows | Files | Database | Function | BatchFrame
 
 @dataclass(frozen=True)
 class Cache:
-    """The time for which answers are kept in a worker process; times in milliseconds, 0: without end.
+    """The cache of a worker process; times in milliseconds, 0: without end.
 
-    partial: answers to keys, of which the one that was not asked for longest goes first. full: the whole table.
+    partial: rows by key, of which the least recently used are dropped. full: the whole table.
     """
 
     kind: CacheKind = "none"
@@ -125,7 +125,7 @@ class Cache:
 
     @property
     def label(self) -> str:
-        """The words of `explain` for it."""
+        """Its description in `explain`."""
         if self.kind == "none":
             return "no cache"
         if self.kind == "full":
@@ -141,10 +141,10 @@ class Cache:
 
 @dataclass(frozen=True)
 class Asking:
-    """The way in which a table is asked; times in milliseconds.
+    """The way in which a table is queried; times in milliseconds.
 
-    capacity: how many calls of a function run at once. timeout: how long a call may take. attempts, delay: how often a
-    failed call is made, and how long after the last one. misses, miss_delay: the same of one that found nothing.
+    capacity: calls of a function at the same time. timeout: of a call. attempts, delay: of calls that fail, and the
+    time between them. misses, miss_delay: the same of calls without a result.
     """
 
     capacity: int = 1
@@ -158,10 +158,10 @@ class Asking:
 
 @dataclass(frozen=True)
 class LookupTable:
-    """A table that a lookup join asks.
+    """A table that a lookup join queries.
 
-    key: columns of which no two rows have the same values. digits: columns of times that are declared with fewer digits
-    after the second than values may have, which are cut off in answers.
+    key: columns of a unique key. digits: columns of times with fewer declared fractional digits than values may have,
+    to which results are cut.
     """
 
     columns: pa.Schema
@@ -170,7 +170,7 @@ class LookupTable:
     cache: Cache = Cache()
     asking: Asking = Asking()
     identity: str = field(default_factory=lambda: uuid4().hex)
-    """The mark by which a worker process knows its connection and its cache again."""
+    """The name under which a worker process finds its connection and its cache."""
     digits: Digits = ()
 
     @property
@@ -184,7 +184,7 @@ class LookupTable:
         return ", ".join(parts)
 
     def with_hint(self, **changes: Any) -> LookupTable:
-        """The same table, asked in another way."""
+        """The same table with changed options of `Asking`."""
         return replace(self, asking=replace(self.asking, **changes))
 
 
@@ -356,12 +356,12 @@ def _source(
     if rows is not None:
         return GivenRows(rows)
     if files is not None:
-        # Guessed from the name alone: the directory may be on a machine that only the executors reach.
-        guessed = format_ or ("csv" if _CSV_NAME.search(str(files)) else "parquet")
-        if guessed not in ("parquet", "csv"):
-            hint = nearest(str(guessed), ("parquet", "csv"))
-            raise SpecError(f"lookup_table: no format {guessed!r}. {hint}")
-        return Files(str(files), "csv" if guessed == "csv" else "parquet")
+        # Inferred from the name alone: the directory may be on a machine that only the executors reach.
+        kind = format_ or ("csv" if _CSV_NAME.search(str(files)) else "parquet")
+        if kind not in ("parquet", "csv"):
+            hint = nearest(str(kind), ("parquet", "csv"))
+            raise SpecError(f"lookup_table: no format {kind!r}. {hint}")
+        return Files(str(files), "csv" if kind == "csv" else "parquet")
     for name, value in (("connect", connect), ("function", function)):
         if value is not None and not callable(value):
             raise SpecError(f"lookup_table: {name} is {value!r}; give a function.")
@@ -384,7 +384,7 @@ def _length(name: str, value: Any) -> int:
 
 
 def check_lookups(lookups: Mapping[str, Any] | None) -> dict[str, LookupTable]:
-    """Lookup tables by name; raises SpecError for what is none."""
+    """The lookup tables of an argument by name; raises SpecError for any other value."""
     if not isinstance(lookups or {}, Mapping):
         raise SpecError(
             f"lookups is {lookups!r}; name each: lookups={{'r': al.lookup_table(...)}}."

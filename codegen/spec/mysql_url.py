@@ -1,4 +1,4 @@
-"""URLs of MySQL and MariaDB, as Java's driver and others have them, in the words of Python's drivers."""
+"""URLs of MySQL and MariaDB as arguments of Python's drivers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from aggloom.errors import OptionError
 
 _OF_JAVA = {"connectTimeout": "connect_timeout"}
-"""Parameters of Java's driver, in milliseconds, by the names of Python's, in seconds."""
+"""Python's names of parameters of Java's driver: milliseconds in Java, seconds in Python."""
 _WHOLE = ("port", "connect_timeout", "read_timeout", "write_timeout")
 _WORDS = (
     *("user", "password", "unix_socket", "charset", "read_default_file"),
@@ -18,15 +18,15 @@ _EXAMPLE = "mysql://USER@HOST:3306/DATABASE"
 
 
 def mysql_arguments(url: str) -> dict[str, Any]:
-    """The keywords with which a driver connects.
+    """The arguments of `connect` of a driver of Python.
 
-    Raises OptionError for what is no such URL, and for a parameter that no driver of Python has.
+    Raises OptionError for an invalid URL, and for a parameter that no driver of Python has.
 
     Example:
         >>> mysql_arguments("mysql://etl:a%26b@db/shop?connect_timeout=3")["password"]
         'a&b'
     """
-    # Messages do not quote it: a password may be anywhere in one that is wrong.
+    # Messages do not quote the URL: a password may be anywhere in an invalid one.
     try:
         parts = urlsplit(url)
         port = parts.port

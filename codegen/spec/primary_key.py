@@ -15,8 +15,8 @@ _NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|(\w+))")
 
 
 def without_primary_key(text: str) -> tuple[str, tuple[str, ...]]:
-    """The text without what it says of a primary key, and the columns of that key; raises SpecError."""
-    # Names in backticks may hold any words.
+    """The text without its declaration of a primary key, and the columns of that key; raises SpecError."""
+    # Names in backticks may contain any words.
     masked = _QUOTED.sub(lambda clauses: "x" * len(clauses[0]), text)
     clauses = list(_CLAUSE.finditer(masked))
     if not clauses:
@@ -33,7 +33,7 @@ def without_primary_key(text: str) -> tuple[str, tuple[str, ...]]:
         names = tuple(_name(part) for part in _parts(listed))
         rest = text[end:]
         if not clause["lead"]:
-            # The key stood first: the comma behind it goes, too.
+            # The key is the first declaration: the comma behind it is removed, too.
             rest = rest.lstrip().removeprefix(",")
         return text[:start] + rest, names
     if clause["lead"]:
@@ -45,7 +45,7 @@ def without_primary_key(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _last_comma(masked: str) -> int:
-    """Return the place where the last declaration of a text starts: after its last comma outside of brackets."""
+    """Return the position at which the last declaration of a text begins: after its last comma outside of brackets."""
     depth = place = 0
     for at, sign in enumerate(masked):
         depth += (sign in "(<") - (sign in ")>")

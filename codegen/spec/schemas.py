@@ -1,4 +1,4 @@
-"""Schemas as users describe them: DDL text, mappings, Arrow's and Spark's schemas, as one Arrow schema."""
+"""The Arrow schema of any description of columns: DDL text, mappings, schemas of Arrow and Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.errors import DuplicateNameError, SpecError
 
 VARIANT_MARK: Final = "VARIANT"
-"""The word, under the name of this package, of a Spark column whose texts are VARIANTs in their one form."""
+"""The metadata, under the key "aggloom", of a Spark column of texts that are VARIANTs in their canonical form."""
 
 
 class SparkType(Protocol):
@@ -36,7 +36,7 @@ SchemaLike: TypeAlias = str | pa.Schema | Mapping[str, Any] | SparkType | WithSc
 def to_schema(schema: SchemaLike, dialect: str = "spark", *, is_cut: bool = False) -> pa.Schema:
     """Any description of columns as an Arrow schema of normalised, nullable fields.
 
-    is_cut: whether whoever asks cuts times to the digits that text declares; without it they are refused (SpecError).
+    is_cut: the caller cuts times to the digits that text declares; otherwise such types are refused (SpecError).
     """
     if isinstance(schema, str):
         schema = parse_schema(without_primary_key(schema)[0], dialect, is_cut=is_cut)
@@ -45,8 +45,8 @@ def to_schema(schema: SchemaLike, dialect: str = "spark", *, is_cut: bool = Fals
         schema = pa.schema(kinds)
     elif not isinstance(schema, pa.Schema):
         schema = _from_spark(schema)
-    _refuse_duplicates(schema.names)
-    # Nullable, whatever the source says: a changelog may bring NULL anyway.
+    refuse_duplicates(schema.names, "schema: column {name!r} occurs twice; rename one.")
+    # Nullable, whatever the source says: a changelog may have NULL anyway.
     return pa.schema([pa.field(field.name, normalise_type(field.type)) for field in schema])
 
 
@@ -75,7 +75,7 @@ def _from_spark(schema: Any) -> pa.Schema:
             # Values of Spark's TIME(3) have no more digits.
             dtype = parse_type(field.dataType.simpleString(), is_cut=True)
         except SpecError:
-            # A type that no key or argument may have: kept under its name, as a struct of nothing.
+            # A type that no key or argument may have: an empty struct stands for it.
             dtype = pa.struct([])
         is_marked = (getattr(field, "metadata", None) or {}).get("aggloom") == VARIANT_MARK
         fields.append(pa.field(field.name, VARIANT if is_marked else dtype))
@@ -88,9 +88,10 @@ def _to_type(kind: str | pa.DataType, dialect: str, is_cut: bool) -> pa.DataType
     return normalise_type(kind)
 
 
-def _refuse_duplicates(names: Iterable[str]) -> None:
+def refuse_duplicates(names: Iterable[str], message: str) -> None:
+    """Raise DuplicateNameError if a name occurs twice; message: with {name!r} in it."""
     earlier: set[str] = set()
     for name in names:
         if name in earlier:
-            raise DuplicateNameError(f"schema: column {name!r} occurs twice; rename one.")
+            raise DuplicateNameError(message.format(name=name))
         earlier.add(name)

@@ -1,4 +1,4 @@
-"""A spec as a notebook shows it: what it reads, and what it gives for each key."""
+"""A spec as HTML for notebooks: its result, its conditions and its input."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def dump_yaml(spec: SpecContent) -> str:
 
 
 def load_json(text: str) -> Any:
-    """The content of JSON text, with errors that say where."""
+    """The content of JSON text; raises SpecError with the position of a fault."""
     if not isinstance(text, str | bytes):
         raise SpecError(f"the spec is a {type(text).__name__}; give its JSON text.")
     try:
@@ -49,7 +49,7 @@ def load_json(text: str) -> Any:
 
 
 def load_yaml(source: str | Path) -> Any:
-    """The content of YAML text or, for a path or a name that ends in .yaml or .yml, of a file."""
+    """The content of YAML text or, for a Path or a name that ends in .yaml or .yml, of a file; raises SpecError."""
     if isinstance(source, Path) or (
         "\n" not in source and source.lower().endswith((".yaml", ".yml"))
     ):
@@ -93,13 +93,13 @@ _SHAPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "monotonic": ("true or false", lambda value: isinstance(value, bool)),
     "options": ("a mapping such as {separator: ', '}, of constants or lists of them", _are_options),
 }
-"""Values that the entries of a call take in text: in words, and as a check."""
+"""(description, check) of the values of a call's entries in JSON and YAML."""
 
 
 def build(
     cls: type[_Spec], from_sql: Callable[..., _Spec], content: Any, form: str, trust: bool
 ) -> _Spec:
-    """The spec of a mapping; `sql` may stand in for keys, calls and everything after them.
+    """The spec of a mapping; `sql` may replace keys, calls and everything after them.
 
     from_sql: the spec of a query and a schema. trust: let the Python source of functions in it run.
     """
@@ -146,7 +146,7 @@ def _item(cls: type[Any], item: Any, where: str) -> Any:
         raise SpecError(
             f"{where}: {item!r} must be a mapping such as {{function: SUM, args: cnt}}."
         )
-    # `entry` follows from the function's name; a file that gives it would get past the catalogue.
+    # `entry` follows from the function's name; a file with it would bypass the catalogue.
     _refuse_unknown(item, [f.name for f in fields(cls) if f.name != "entry"], where)
     for key, value in item.items():
         if key in _SHAPES and not _SHAPES[key][1](value):
@@ -182,7 +182,7 @@ def _content(spec: SpecContent) -> dict[str, Any]:
     return {
         key: value
         for key, value in content.items()
-        # What is as it is by default is left out: a field that is added later then changes no digest of an older spec.
+        # Without defaults, so that a field that is added later changes no digest of an older spec.
         if value not in (None, []) or key in ("calls", "schema")
     }
 

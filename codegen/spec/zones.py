@@ -1,4 +1,4 @@
-"""Names of time zones: those that Java, and so Spark and Flink, take, in a spelling that Arrow and Python share."""
+"""Names of time zones: those of Java, and so of Spark and Flink, in a spelling of Arrow and Python."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from aggloom.errors import OptionError, nearest
 
 _FARTHEST = 18 * 3600
-"""Number of seconds that a zone is away from UTC at most, in Java."""
+"""The largest offset from UTC in Java, in seconds."""
 _UTC = ("Z", "UTC", "GMT", "UT")
-# Of one digit or two, hours may stand alone; without colons each part has two digits.
+# Hours alone may have one digit or two; without colons each part has two digits.
 _OFFSET = re.compile(
     r"(?:UTC|GMT|UT)?(?P<sign>[+-])"
     r"(?:(?P<hours>\d{1,2})(?::(?P<minutes>[0-5]\d)(?::(?P<seconds>[0-5]\d))?)?"
@@ -18,7 +18,7 @@ _OFFSET = re.compile(
 )
 _REGION = re.compile(r"[A-Za-z][A-Za-z0-9~/._+-]+")
 _NOT_JAVAS = ("posix", "right/", "localtime", "Factory")
-"""Beginnings of names that a system's files have, and Java does not; those of right/ count leap seconds."""
+"""Prefixes of names that the system's files have and Java lacks; zones of right/ count leap seconds."""
 _SHORT_IDS = (
     "EST=-05:00 MST=-07:00 HST=-10:00 ACT=Australia/Darwin AET=Australia/Sydney "
     "AGT=America/Argentina/Buenos_Aires ART=Africa/Cairo AST=America/Anchorage "
@@ -34,9 +34,9 @@ _SHORT = dict(pair.split("=") for pair in _SHORT_IDS.split())
 
 
 def spell_zone(name: object) -> str:
-    """Return the name of a time zone as Arrow and Python have it; raises OptionError for what Java does not take.
+    """Return the name of a time zone for Arrow and Python; raises OptionError for a name that Java does not accept.
 
-    A distance from UTC is written as in Java: GMT+08:00, UTC+8, -03:30, +0800. Z, GMT and a distance of 0 are UTC.
+    An offset from UTC is written as in Java: GMT+08:00, UTC+8, -03:30, +0800. Z, GMT and an offset of 0 are UTC.
 
     Example:
         >>> spell_zone("GMT+8"), spell_zone("Z"), spell_zone("Europe/Berlin"), spell_zone("PST")
@@ -49,12 +49,12 @@ def spell_zone(name: object) -> str:
     offset = _OFFSET.fullmatch(name)
     if offset is not None:
         return _spell_offset(offset)
-    # Java's short names (PST, JST), some of which stand for a fixed distance.
+    # Java's short names (PST, JST), some of which are fixed offsets.
     name = _SHORT.get(name, name)
     # EST is -05:00 in Java, without summer time.
     if _OFFSET.fullmatch(name):
         return name
-    # Python finds more files than Java knows zones, such as `posix/Europe/Berlin`; Spark would fail on these later.
+    # Python has more zones than Java, such as `posix/Europe/Berlin`, on which Spark would fail later.
     if not _REGION.fullmatch(name) or name.startswith(_NOT_JAVAS):
         raise _unknown(name)
     try:
