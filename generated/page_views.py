@@ -1,7 +1,7 @@
 """COUNT(*) AS views, COUNT(DISTINCT user) AS users, COUNT(DISTINCT user) FILTER (WHERE NOT bot) AS people, AVG(seconds) AS mean, MIN(seconds) AS shortest GROUP BY page, day
 
 A handler of aggloom: compiled by Numba, over an append-only input, in dialect spark.
-SPEC_JSON says what it was made from. Edit it if you like: it loads with a warning, and is never overwritten.
+SPEC_JSON is the spec that it was generated from. You may edit it: it loads with a warning, and is never overwritten.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from aggloom.runtime.handlers import vocabulary as rt
 SPEC_JSON = '{"calls":[{"alias":"views","args":[],"function":"COUNT"},{"alias":"users","args":["user"],"distinct":true,"function":"COUNT"},{"alias":"people","args":["user"],"distinct":true,"filter":"NOT bot","function":"COUNT"},{"alias":"mean","args":["seconds"],"function":"AVG"},{"alias":"shortest","args":["seconds"],"function":"MIN"}],"computed":[{"name":"NOT bot","sql":"NOT `bot`","type":"BOOLEAN"}],"dialect":"spark","group_by":["page","day"],"input_changes":"append","schema":[["page","STRING"],["day","DATE"],["user","BIGINT"],["seconds","DOUBLE"],["bot","BOOLEAN"]]}'
 BACKEND = "numba"
 SUPPORT = "22b397458c339c26"
-DIGEST = "b832768dbcb0c72a"
+DIGEST = "56c2f2217b74fde0"
 
 
 class Inputs(NamedTuple):
-    """One bundle's columns: *_valid says not NULL, *_word compares as the value does, *_number adds up."""
+    """The columns of a bundle. *_valid: False for NULL; *_word: compares as the value does; *_number: the value."""
 
     in_user_valid: Any  # bool[rows]: user
     in_user_word: Any  # int64[rows]: user
@@ -28,7 +28,7 @@ class Inputs(NamedTuple):
 
 
 class State(NamedTuple):
-    """The accumulators, one array each, by slot."""
+    """The accumulators by slot, an array for each field."""
 
     pool: Any
     records: Any  # int64[slots]
@@ -42,7 +42,7 @@ class State(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """One array for each call's values and one that says which are not NULL; `overflow` holds slot + 1 by call."""
+    """The results of each call. *_valid: False for NULL; overflow: by call slot + 1 of a value that does not fit, or 0."""
 
     overflow: Any  # int64[calls]
     out_views: Any  # int64[rows]: COUNT(*) AS views
@@ -94,7 +94,7 @@ def accumulate_row(state, inputs, i, s):
 
 @rt.inner_kernel
 def reset_row(state, s):
-    """Make the accumulators at slot s as new."""
+    """Reset the accumulators at slot s to their initial values."""
     state.records[s] = 0
     state.count_user_distinct[s] = 0
     state.count_user_distinct_if_not_bot[s] = 0
@@ -207,14 +207,14 @@ def value_row(state, s, out, k):
 
 @rt.part
 def apply_row(state, inputs, retracts, keep_orphans, i, s):
-    """Apply row i to slot s, unless it is an orphan retraction that is not kept; says whether it was."""
+    """Apply row i to slot s and return True; False for an orphan retraction, which is dropped unless keep_orphans."""
     accumulate_row(state, inputs, i, s)
     return True
 
 
 @rt.cold_kernel
 def update(state, inputs, retracts, keep_orphans, slots, start, stop):
-    """Apply the rows from start, each to its slot, up to stop or where room is short: (row, dropped)."""
+    """Apply rows[start:stop], each to its slot, while there is room; return (next row, number of dropped rows)."""
     dropped = 0
     for i in range(start, stop):
         if rt.spill_full(state.spill):
@@ -227,7 +227,7 @@ def update(state, inputs, retracts, keep_orphans, slots, start, stop):
 
 @rt.cold_kernel
 def values(state, slots, out, start, stop):
-    """Write the results at the slots from start on, up to stop or where a list has no room: the next one."""
+    """Write the results of slots[start:stop], while lists have room; return the next index."""
     for k in range(start, stop):
         value_row(state, slots[k], out, k)
     return stop
@@ -235,10 +235,10 @@ def values(state, slots, out, start, stop):
 
 @rt.cold_kernel
 def fold(state, inputs, retracts, keep_orphans, slots, start, stop, ids, out, has_rows, chunk):
-    """Apply rows as update does, and note the results of neighbouring rows of one id before and after them.
+    """Apply rows as `update` does, and write the results of each run of rows with one id, before it and after it.
 
-    ids: int64[rows], of the results. has_rows: bool[2 * ids], whether the slot has rows before and after them.
-    chunk: so many rows are applied before results are noted; no slot in them has two ids.
+    ids: int64[rows], the index of a run in out. has_rows: bool[2 * runs], first whether a slot had rows before its run.
+    chunk: the number of rows that are applied together; no slot among them has two ids.
     """
     dropped = 0
     count = len(has_rows) // 2
@@ -264,7 +264,7 @@ def fold(state, inputs, retracts, keep_orphans, slots, start, stop, ids, out, ha
 
 @rt.cold_kernel
 def merge_slots(state, slots, other, others, start):
-    """Merge the slots `others` of another state into the slots beside them, while there is room: the next one."""
+    """Merge others[start:] of another state into slots[start:], while there is room; return the next index."""
     stop = len(slots)
     for k in range(start, stop):
         if rt.spill_full(state.spill):
@@ -276,7 +276,7 @@ def merge_slots(state, slots, other, others, start):
 
 @rt.cold_kernel
 def reset_slots(state, slots):
-    """Make the accumulators at each of the slots as new."""
+    """Reset the accumulators at the slots to their initial values."""
     for k in range(len(slots)):
         reset_row(state, slots[k])
 
@@ -327,23 +327,23 @@ class GroupAggsHandler(rt.Handler):
     )
 
     def open(self):
-        """Make ready for the first row: users' functions are opened. To set accumulators does it, too."""
+        """Open users' functions before the first row; setAccumulators does it, too."""
         self.open_functions()
 
     def createAccumulators(self, n=1):
-        """n new accumulators."""
+        """Return n new accumulators."""
         return self.create(n)
 
     def setAccumulators(self, accumulators, slots=None):
-        """Work on these accumulators; slots: one for each row of the next batches (default: all in order)."""
+        """Work on these accumulators; slots: int64[rows], of the next batches (default: all in order)."""
         self.set(accumulators, slots)
 
     def resetAccumulators(self):
-        """Make the current accumulators as new."""
+        """Reset the current accumulators to their initial values."""
         self.reset()
 
     def getAccumulators(self):
-        """The current accumulators."""
+        """Return the current accumulators."""
         return self.accumulators
 
     def accumulate(self, rows):
@@ -351,7 +351,7 @@ class GroupAggsHandler(rt.Handler):
         self.apply(rows, False)
 
     def retract(self, rows):
-        """Take a row or a batch back."""
+        """Retract a row (a tuple) or a batch."""
         self.apply(rows, True)
 
     def merge(self, other):
@@ -359,7 +359,7 @@ class GroupAggsHandler(rt.Handler):
         self.merge_with(other)
 
     def getValue(self):
-        """The results: a tuple for one accumulator, else a record batch with a row for each."""
+        """Return the results: a tuple for one accumulator, else a record batch with a row for each."""
         return self.value()
 
     def cleanup(self):
@@ -367,5 +367,5 @@ class GroupAggsHandler(rt.Handler):
         self.drop()
 
     def close(self):
-        """Release what open has made, when nothing else in this process uses it."""
+        """Close users' functions that nothing else in this process uses."""
         self.close_functions()

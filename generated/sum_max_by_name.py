@@ -1,7 +1,7 @@
 """SUM(cnt) AS sum_cnt, MAX(cnt) AS max_cnt GROUP BY name
 
 A handler of aggloom: compiled by Numba, over a retracting input, in dialect spark.
-SPEC_JSON says what it was made from. Edit it if you like: it loads with a warning, and is never overwritten.
+SPEC_JSON is the spec that it was generated from. You may edit it: it loads with a warning, and is never overwritten.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from aggloom.runtime.handlers import vocabulary as rt
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
 SUPPORT = "22b397458c339c26"
-DIGEST = "20dc2405a6afef4c"
+DIGEST = "604577806452c9ab"
 
 
 class Inputs(NamedTuple):
-    """One bundle's columns: *_valid says not NULL, *_word compares as the value does, *_number adds up."""
+    """The columns of a bundle. *_valid: False for NULL; *_word: compares as the value does; *_number: the value."""
 
     in_cnt_valid: Any  # bool[rows]: cnt
     in_cnt_number: Any  # int64[rows]: cnt
@@ -25,7 +25,7 @@ class Inputs(NamedTuple):
 
 
 class State(NamedTuple):
-    """The accumulators, one array each, by slot."""
+    """The accumulators by slot, an array for each field."""
 
     pool: Any
     records: Any  # int64[slots]
@@ -35,7 +35,7 @@ class State(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """One array for each call's values and one that says which are not NULL; `overflow` holds slot + 1 by call."""
+    """The results of each call. *_valid: False for NULL; overflow: by call slot + 1 of a value that does not fit, or 0."""
 
     overflow: Any  # int64[calls]
     out_sum_cnt: Any  # int64[rows]: SUM(cnt) AS sum_cnt
@@ -64,7 +64,7 @@ def accumulate_row(state, inputs, i, s):
 
 @rt.part
 def retract_row(state, inputs, i, s):
-    """Take row i back from the accumulators at slot s; without any row left they are as new."""
+    """Retract row i from the accumulators at slot s; the last row resets them."""
     state.records[s] -= 1
     if state.records[s] == 0:
         reset_row(state, s)
@@ -82,7 +82,7 @@ def retract_row(state, inputs, i, s):
 
 @rt.inner_kernel
 def reset_row(state, s):
-    """Make the accumulators at slot s as new."""
+    """Reset the accumulators at slot s to their initial values."""
     state.records[s] = 0
     state.count_cnt[s] = 0
     state.sum_cnt[s] = 0
@@ -130,9 +130,9 @@ def value_row(state, s, out, k):
 
 @rt.part
 def apply_row(state, inputs, retracts, keep_orphans, i, s):
-    """Apply row i to slot s, unless it is an orphan retraction that is not kept; says whether it was."""
+    """Apply row i to slot s and return True; False for an orphan retraction, which is dropped unless keep_orphans."""
     if keep_orphans:
-        # What is kept may come in any order: no row leads through zero rows, where accumulators are made as new.
+        # Orphans arrive in any order: the offset keeps the counter off zero, which would reset the accumulators.
         state.records[s] += rt.AWAY_FROM_ZERO
     elif retracts[i] and state.records[s] <= 0:
         return False
@@ -153,7 +153,7 @@ def flush_rows(state):
 
 @rt.cold_kernel
 def update(state, inputs, retracts, keep_orphans, slots, start, stop):
-    """Apply the rows from start, each to its slot, up to stop or where room is short: (row, dropped)."""
+    """Apply rows[start:stop], each to its slot, while there is room; return (next row, number of dropped rows)."""
     dropped = 0
     for i in range(start, stop):
         if not apply_row(state, inputs, retracts, keep_orphans, i, slots[i]):
@@ -164,7 +164,7 @@ def update(state, inputs, retracts, keep_orphans, slots, start, stop):
 
 @rt.cold_kernel
 def values(state, slots, out, start, stop):
-    """Write the results at the slots from start on, up to stop or where a list has no room: the next one."""
+    """Write the results of slots[start:stop], while lists have room; return the next index."""
     flush_rows(state)
     for k in range(start, stop):
         value_row(state, slots[k], out, k)
@@ -173,10 +173,10 @@ def values(state, slots, out, start, stop):
 
 @rt.cold_kernel
 def fold(state, inputs, retracts, keep_orphans, slots, start, stop, ids, out, has_rows, chunk):
-    """Apply rows as update does, and note the results of neighbouring rows of one id before and after them.
+    """Apply rows as `update` does, and write the results of each run of rows with one id, before it and after it.
 
-    ids: int64[rows], of the results. has_rows: bool[2 * ids], whether the slot has rows before and after them.
-    chunk: so many rows are applied before results are noted; no slot in them has two ids.
+    ids: int64[rows], the index of a run in out. has_rows: bool[2 * runs], first whether a slot had rows before its run.
+    chunk: the number of rows that are applied together; no slot among them has two ids.
     """
     dropped = 0
     count = len(has_rows) // 2
@@ -199,7 +199,7 @@ def fold(state, inputs, retracts, keep_orphans, slots, start, stop, ids, out, ha
 
 @rt.cold_kernel
 def merge_slots(state, slots, other, others, start):
-    """Merge the slots `others` of another state into the slots beside them, while there is room: the next one."""
+    """Merge others[start:] of another state into slots[start:], while there is room; return the next index."""
     stop = len(slots)
     for k in range(start, stop):
         merge_row(state, slots[k], other, others[k])
@@ -209,7 +209,7 @@ def merge_slots(state, slots, other, others, start):
 
 @rt.cold_kernel
 def reset_slots(state, slots):
-    """Make the accumulators at each of the slots as new."""
+    """Reset the accumulators at the slots to their initial values."""
     for k in range(len(slots)):
         reset_row(state, slots[k])
     flush_rows(state)
@@ -249,23 +249,23 @@ class GroupAggsHandler(rt.Handler):
     )
 
     def open(self):
-        """Make ready for the first row: users' functions are opened. To set accumulators does it, too."""
+        """Open users' functions before the first row; setAccumulators does it, too."""
         self.open_functions()
 
     def createAccumulators(self, n=1):
-        """n new accumulators."""
+        """Return n new accumulators."""
         return self.create(n)
 
     def setAccumulators(self, accumulators, slots=None):
-        """Work on these accumulators; slots: one for each row of the next batches (default: all in order)."""
+        """Work on these accumulators; slots: int64[rows], of the next batches (default: all in order)."""
         self.set(accumulators, slots)
 
     def resetAccumulators(self):
-        """Make the current accumulators as new."""
+        """Reset the current accumulators to their initial values."""
         self.reset()
 
     def getAccumulators(self):
-        """The current accumulators."""
+        """Return the current accumulators."""
         return self.accumulators
 
     def accumulate(self, rows):
@@ -273,7 +273,7 @@ class GroupAggsHandler(rt.Handler):
         self.apply(rows, False)
 
     def retract(self, rows):
-        """Take a row or a batch back."""
+        """Retract a row (a tuple) or a batch."""
         self.apply(rows, True)
 
     def merge(self, other):
@@ -281,7 +281,7 @@ class GroupAggsHandler(rt.Handler):
         self.merge_with(other)
 
     def getValue(self):
-        """The results: a tuple for one accumulator, else a record batch with a row for each."""
+        """Return the results: a tuple for one accumulator, else a record batch with a row for each."""
         return self.value()
 
     def cleanup(self):
@@ -289,5 +289,5 @@ class GroupAggsHandler(rt.Handler):
         self.drop()
 
     def close(self):
-        """Release what open has made, when nothing else in this process uses it."""
+        """Close users' functions that nothing else in this process uses."""
         self.close_functions()

@@ -1,7 +1,7 @@
 """TOP2(v) AS top GROUP BY k
 
 A handler of aggloom: compiled by Numba, over an append-only input, in dialect spark.
-SPEC_JSON says what it was made from. Edit it if you like: it loads with a warning, and is never overwritten.
+SPEC_JSON is the spec that it was generated from. You may edit it: it loads with a warning, and is never overwritten.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from aggloom.runtime.handlers import vocabulary as rt
 SPEC_JSON = '{"calls":[{"alias":"top","args":["v"],"function":"TOP2"}],"dialect":"spark","functions":[{"arguments":[["v","INT"]],"columns":[["value","INT"],["place","INT"]],"name":"TOP2","nulls":"ignore","source":"class Top2:\\n    \\"\\"\\"The two largest values; it says itself which rows differ.\\"\\"\\"\\n\\n    def create():\\n        return (0, 0, 0, 0, 0, 0)\\n\\n    def accumulate(state, v):\\n        first, second, count, old_first, old_second, old_count = state\\n        if count == 0 or v > first:\\n            return (v, first, min(count + 1, 2), old_first, old_second, old_count)\\n        if count == 1 or v > second:\\n            return (first, v, 2, old_first, old_second, old_count)\\n        return state\\n\\n    def rows(state):\\n        if state[2] > 0:\\n            yield state[0], 1\\n        if state[2] > 1:\\n            yield state[1], 2\\n\\n    def changes(state):\\n        first, second, count, old_first, old_second, old_count = state\\n        if old_count > 0 and (count < 1 or first != old_first):\\n            yield False, old_first, 1\\n        if old_count > 1 and (count < 2 or second != old_second):\\n            yield False, old_second, 2\\n        if count > 0 and (old_count < 1 or first != old_first):\\n            yield True, first, 1\\n        if count > 1 and (old_count < 2 or second != old_second):\\n            yield True, second, 2\\n\\n    def mark_emitted(state):\\n        return (state[0], state[1], state[2], state[0], state[1], state[2])\\n"}],"group_by":["k"],"input_changes":"append","schema":[["k","STRING"],["v","INT"]]}'
 BACKEND = "numba"
 SUPPORT = "22b397458c339c26"
-DIGEST = "042fd0390fb56527"
+DIGEST = "3cb5ea1a7377c915"
 
 
 class Inputs(NamedTuple):
-    """One bundle's columns: *_valid says not NULL, *_word compares as the value does, *_number adds up."""
+    """The columns of a bundle. *_valid: False for NULL; *_word: compares as the value does; *_number: the value."""
 
     in_v_valid: Any  # bool[rows]: v
     in_v_number: Any  # int64[rows]: v
 
 
 class State(NamedTuple):
-    """The accumulators, one array each, by slot."""
+    """The accumulators by slot, an array for each field."""
 
     pool: Any
     records: Any  # int8[slots]
@@ -38,7 +38,7 @@ class State(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """One array for each call's values and one that says which are not NULL; `overflow` holds slot + 1 by call."""
+    """The results of each call. *_valid: False for NULL; overflow: by call slot + 1 of a value that does not fit, or 0."""
 
     overflow: Any  # int64[calls]
     out_top: Any  # ListOut[rows]: TOP2(v) AS top
@@ -127,7 +127,7 @@ def accumulate_row(state, inputs, i, s):
 
 @rt.inner_kernel
 def reset_row(state, s):
-    """Make the accumulators at slot s as new."""
+    """Reset the accumulators at slot s to their initial values."""
     state.records[s] = 0
     state.state0_top2_v[s] = 0
     state.state1_top2_v[s] = 0
@@ -177,7 +177,7 @@ def value_row(state, s, out, k):
 
 @rt.part
 def apply_row(state, inputs, retracts, keep_orphans, i, s):
-    """Apply row i to slot s, unless it is an orphan retraction that is not kept; says whether it was."""
+    """Apply row i to slot s and return True; False for an orphan retraction, which is dropped unless keep_orphans."""
     accumulate_row(state, inputs, i, s)
     return True
 
@@ -185,7 +185,7 @@ def apply_row(state, inputs, retracts, keep_orphans, i, s):
 @rt.only_compiled
 @rt.cold_kernel
 def update(state, inputs, retracts, keep_orphans, slots, start, stop):
-    """Apply the rows from start, each to its slot, up to stop or where room is short: (row, dropped)."""
+    """Apply rows[start:stop], each to its slot, while there is room; return (next row, number of dropped rows)."""
     dropped = 0
     for i in range(start, stop):
         if not apply_row(state, inputs, retracts, keep_orphans, i, slots[i]):
@@ -196,7 +196,7 @@ def update(state, inputs, retracts, keep_orphans, slots, start, stop):
 @rt.only_compiled
 @rt.cold_kernel
 def values(state, slots, out, start, stop):
-    """Write the results at the slots from start on, up to stop or where a list has no room: the next one."""
+    """Write the results of slots[start:stop], while lists have room; return the next index."""
     for k in range(start, stop):
         value_row(state, slots[k], out, k)
         if rt.list_full(out.out_top):
@@ -207,7 +207,7 @@ def values(state, slots, out, start, stop):
 @rt.only_compiled
 @rt.cold_kernel
 def changes(state, slots, removed, added, start, stop):
-    """Write the rows that differ from the emitted ones at the slots from start on, as values does: the next one."""
+    """Write the rows of slots[start:stop] that differ from the emitted ones, as `values` does."""
     for k in range(start, stop):
         s = slots[k]
         state0_top2_v = state.state0_top2_v[s]
@@ -248,7 +248,7 @@ def changes(state, slots, removed, added, start, stop):
 @rt.only_compiled
 @rt.cold_kernel
 def mark(state, slots):
-    """Note at each of the slots that its rows have been emitted."""
+    """Mark the rows of the slots as emitted."""
     for k in range(len(slots)):
         s = slots[k]
         state0_top2_v = state.state0_top2_v[s]
@@ -280,7 +280,7 @@ def mark(state, slots):
 @rt.only_compiled
 @rt.cold_kernel
 def merge_slots(state, slots, other, others, start):
-    """Merge the slots `others` of another state into the slots beside them, while there is room: the next one."""
+    """Merge others[start:] of another state into slots[start:], while there is room; return the next index."""
     stop = len(slots)
     for k in range(start, stop):
         merge_row(state, slots[k], other, others[k])
@@ -290,7 +290,7 @@ def merge_slots(state, slots, other, others, start):
 @rt.only_compiled
 @rt.cold_kernel
 def reset_slots(state, slots):
-    """Make the accumulators at each of the slots as new."""
+    """Reset the accumulators at the slots to their initial values."""
     for k in range(len(slots)):
         reset_row(state, slots[k])
 
@@ -338,23 +338,23 @@ class GroupAggsHandler(rt.Handler):
     )
 
     def open(self):
-        """Make ready for the first row: users' functions are opened. To set accumulators does it, too."""
+        """Open users' functions before the first row; setAccumulators does it, too."""
         self.open_functions()
 
     def createAccumulators(self, n=1):
-        """n new accumulators."""
+        """Return n new accumulators."""
         return self.create(n)
 
     def setAccumulators(self, accumulators, slots=None):
-        """Work on these accumulators; slots: one for each row of the next batches (default: all in order)."""
+        """Work on these accumulators; slots: int64[rows], of the next batches (default: all in order)."""
         self.set(accumulators, slots)
 
     def resetAccumulators(self):
-        """Make the current accumulators as new."""
+        """Reset the current accumulators to their initial values."""
         self.reset()
 
     def getAccumulators(self):
-        """The current accumulators."""
+        """Return the current accumulators."""
         return self.accumulators
 
     def accumulate(self, rows):
@@ -362,7 +362,7 @@ class GroupAggsHandler(rt.Handler):
         self.apply(rows, False)
 
     def retract(self, rows):
-        """Take a row or a batch back."""
+        """Retract a row (a tuple) or a batch."""
         self.apply(rows, True)
 
     def merge(self, other):
@@ -370,15 +370,15 @@ class GroupAggsHandler(rt.Handler):
         self.merge_with(other)
 
     def getValue(self):
-        """The results: a tuple for one accumulator, else a record batch with a row for each."""
+        """Return the results: a tuple for one accumulator, else a record batch with a row for each."""
         return self.value()
 
     def emitValue(self):
-        """The rows that the table aggregate emits: a list of tuples for one accumulator, else a list of them for each."""
+        """Return the rows that the table aggregate emits: a list of tuples for one accumulator, else a list for each."""
         return self.emit()
 
     def emitUpdateWithRetract(self):
-        """The rows that differ from those it gave before, each behind -D or +I: a list, or a list for each accumulator."""
+        """Return the rows that differ from the emitted ones, each behind -D or +I: a list, or one for each accumulator."""
         return self.emit_update()
 
     def cleanup(self):
@@ -386,5 +386,5 @@ class GroupAggsHandler(rt.Handler):
         self.drop()
 
     def close(self):
-        """Release what open has made, when nothing else in this process uses it."""
+        """Close users' functions that nothing else in this process uses."""
         self.close_functions()

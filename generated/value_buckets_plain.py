@@ -1,7 +1,7 @@
 """BUCKETS(v) AS buckets GROUP BY k
 
 A handler of aggloom: plain Python, over a retracting input, in dialect spark.
-SPEC_JSON says what it was made from. Edit it if you like: it loads with a warning, and is never overwritten.
+SPEC_JSON is the spec that it was generated from. You may edit it: it loads with a warning, and is never overwritten.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"buckets","args":["v"],"function":"BUCKETS"}],"dialect":"spark","functions":[{"arguments":[["v","INT"]],"columns":[["low","INT"],["rows","BIGINT"]],"name":"BUCKETS","nulls":"ignore","source":"class Buckets:\\n    \\"\\"\\"A histogram: the values in buckets of ten.\\"\\"\\"\\n\\n    def create():\\n        return {}\\n\\n    def accumulate(state, v):\\n        low = v // 10 * 10\\n        state[low] = state.get(low, 0) + 1\\n\\n    def retract(state, v):\\n        low = v // 10 * 10\\n        state[low] -= 1\\n        if not state[low]:\\n            del state[low]\\n\\n    def merge(state, other):\\n        for low, count in other.items():\\n            state[low] = state.get(low, 0) + count\\n\\n    def rows(state):\\n        return sorted(state.items())\\n"}],"group_by":["k"],"input_changes":"retract","schema":[["k","STRING"],["v","INT"]]}'
 BACKEND = "python"
-SUPPORT = "db890a2d02804a88"
-DIGEST = "792f2445ecb1c0f4"
+SUPPORT = "0bef7afb79770390"
+DIGEST = "cc1ae5212282f62a"
 
 
 class Inputs(NamedTuple):
-    """One bundle's columns: *_valid says not NULL, *_word compares as the value does, *_number adds up."""
+    """The columns of a bundle. *_valid: False for NULL; *_word: compares as the value does; *_number: the value."""
 
     in_v_valid: Any  # v
     in_v_number: Any  # v
 
 
 class State(NamedTuple):
-    """The accumulators, one list each, by slot."""
+    """The accumulators by slot, a list for each field."""
 
     pool: Any
     records: Any
@@ -32,7 +32,7 @@ class State(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """One array for each call's values and one that says which are not NULL; `overflow` holds slot + 1 by call."""
+    """The results of each call. *_valid: False for NULL; overflow: by call slot + 1 of a value that does not fit, or 0."""
 
     overflow: Any
     out_buckets: Any  # BUCKETS(v) AS buckets
@@ -86,7 +86,7 @@ def accumulate_row(state, inputs, i, s):
 
 
 def retract_row(state, inputs, i, s):
-    """Take row i back from the accumulators at slot s; without any row left they are as new."""
+    """Retract row i from the accumulators at slot s; the last row resets them."""
     state.records[s] -= 1
     if state.records[s] == 0:
         reset_row(state, s)
@@ -101,7 +101,7 @@ def retract_row(state, inputs, i, s):
 
 
 def reset_row(state, s):
-    """Make the accumulators at slot s as new."""
+    """Reset the accumulators at slot s to their initial values."""
     state.records[s] = 0
     state.state_buckets_v[s] = user_buckets_create()
 
@@ -136,9 +136,9 @@ def value_row(state, s, out, k):
 
 
 def apply_row(state, inputs, retracts, keep_orphans, i, s):
-    """Apply row i to slot s, unless it is an orphan retraction that is not kept; says whether it was."""
+    """Apply row i to slot s and return True; False for an orphan retraction, which is dropped unless keep_orphans."""
     if keep_orphans:
-        # What is kept may come in any order: no row leads through zero rows, where accumulators are made as new.
+        # Orphans arrive in any order: the offset keeps the counter off zero, which would reset the accumulators.
         state.records[s] += rt.AWAY_FROM_ZERO
     elif retracts[i] and state.records[s] <= 0:
         return False
@@ -152,7 +152,7 @@ def apply_row(state, inputs, retracts, keep_orphans, i, s):
 
 
 def update(state, inputs, retracts, keep_orphans, slots, start, stop):
-    """Apply the rows from start, each to its slot, up to stop or where room is short: (row, dropped)."""
+    """Apply rows[start:stop], each to its slot, while there is room; return (next row, number of dropped rows)."""
     dropped = 0
     for i in range(start, stop):
         if not apply_row(state, inputs, retracts, keep_orphans, i, slots[i]):
@@ -161,7 +161,7 @@ def update(state, inputs, retracts, keep_orphans, slots, start, stop):
 
 
 def values(state, slots, out, start, stop):
-    """Write the results at the slots from start on, up to stop or where a list has no room: the next one."""
+    """Write the results of slots[start:stop], while lists have room; return the next index."""
     for k in range(start, stop):
         value_row(state, slots[k], out, k)
         if rt.list_full(out.out_buckets):
@@ -170,7 +170,7 @@ def values(state, slots, out, start, stop):
 
 
 def merge_slots(state, slots, other, others, start):
-    """Merge the slots `others` of another state into the slots beside them, while there is room: the next one."""
+    """Merge others[start:] of another state into slots[start:], while there is room; return the next index."""
     stop = len(slots)
     for k in range(start, stop):
         merge_row(state, slots[k], other, others[k])
@@ -178,7 +178,7 @@ def merge_slots(state, slots, other, others, start):
 
 
 def reset_slots(state, slots):
-    """Make the accumulators at each of the slots as new."""
+    """Reset the accumulators at the slots to their initial values."""
     for k in range(len(slots)):
         reset_row(state, slots[k])
 
@@ -222,23 +222,23 @@ class GroupAggsHandler(rt.Handler):
     )
 
     def open(self):
-        """Make ready for the first row: users' functions are opened. To set accumulators does it, too."""
+        """Open users' functions before the first row; setAccumulators does it, too."""
         self.open_functions()
 
     def createAccumulators(self, n=1):
-        """n new accumulators."""
+        """Return n new accumulators."""
         return self.create(n)
 
     def setAccumulators(self, accumulators, slots=None):
-        """Work on these accumulators; slots: one for each row of the next batches (default: all in order)."""
+        """Work on these accumulators; slots: int64[rows], of the next batches (default: all in order)."""
         self.set(accumulators, slots)
 
     def resetAccumulators(self):
-        """Make the current accumulators as new."""
+        """Reset the current accumulators to their initial values."""
         self.reset()
 
     def getAccumulators(self):
-        """The current accumulators."""
+        """Return the current accumulators."""
         return self.accumulators
 
     def accumulate(self, rows):
@@ -246,7 +246,7 @@ class GroupAggsHandler(rt.Handler):
         self.apply(rows, False)
 
     def retract(self, rows):
-        """Take a row or a batch back."""
+        """Retract a row (a tuple) or a batch."""
         self.apply(rows, True)
 
     def merge(self, other):
@@ -254,11 +254,11 @@ class GroupAggsHandler(rt.Handler):
         self.merge_with(other)
 
     def getValue(self):
-        """The results: a tuple for one accumulator, else a record batch with a row for each."""
+        """Return the results: a tuple for one accumulator, else a record batch with a row for each."""
         return self.value()
 
     def emitValue(self):
-        """The rows that the table aggregate emits: a list of tuples for one accumulator, else a list of them for each."""
+        """Return the rows that the table aggregate emits: a list of tuples for one accumulator, else a list for each."""
         return self.emit()
 
     def cleanup(self):
@@ -266,5 +266,5 @@ class GroupAggsHandler(rt.Handler):
         self.drop()
 
     def close(self):
-        """Release what open has made, when nothing else in this process uses it."""
+        """Close users' functions that nothing else in this process uses."""
         self.close_functions()

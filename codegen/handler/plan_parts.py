@@ -85,7 +85,7 @@ class StateField:
 
     @property
     def clear_lines(self) -> list[str]:
-        """The statements that make the field as new."""
+        """The statements that reset the field to its initial value."""
         if self.kind == "float":
             spilled = f"rt.spill_reset(state.spill, s, {self.spill})"
             return [f"rt.clear_float(state.{self.attr}, s)", spilled]

@@ -37,10 +37,10 @@ class Handler(Protocol):
         """Return the AggSpec that it was generated from."""
 
     def open(self) -> None:
-        """Make ready for the first row; to set accumulators does it, too."""
+        """Open users' functions before the first row; setAccumulators does it, too."""
 
     def close(self) -> None:
-        """Release what open has made, when nothing else uses it."""
+        """Close users' functions that nothing else in this process uses."""
 
     def createAccumulators(self, n: int = 1) -> Any:  # noqa: N802
         """Return `n` new accumulators."""
@@ -53,7 +53,7 @@ class Handler(Protocol):
         """
 
     def resetAccumulators(self) -> None:  # noqa: N802
-        """Make the current accumulators as new."""
+        """Reset the current accumulators to their initial values."""
 
     def getAccumulators(self) -> Any:  # noqa: N802
         """Return the current accumulators."""
@@ -77,4 +77,4 @@ class Handler(Protocol):
         """Return the results: a tuple, or a record batch with a row a slot; `namespace`: the window, in windows."""
 
     def cleanup(self, *namespace: Any) -> None:
-        """Let the current accumulators go; `namespace`: the window, in windows."""
+        """Drop the current accumulators; `namespace`: the window, in windows."""
