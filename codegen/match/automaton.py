@@ -20,52 +20,52 @@ from aggloom.codegen.match.pattern import (
 )
 
 ACCEPT: Final = 0
-"""The way on that ends a match; no way leads back to state 0."""
+"""The target of a transition that ends the match; none leads back to state 0."""
 MOST_STATES: Final = 1_000
 
 
 @dataclass(frozen=True)
 class Automaton:
-    """variables: by number their names. variable: by state the number of its variable, -1 of state 0.
+    """The automaton of a row pattern. variables: names. variable: by state the index of its variable; -1 of state 0.
 
-    ways: by state the ways on, the preferred first.
+    transitions: by state the states that may follow it, the preferred first.
     """
 
     variables: tuple[str, ...]
     variable: tuple[int, ...]
-    ways: tuple[tuple[int, ...], ...]
+    transitions: tuple[tuple[int, ...], ...]
 
     @property
     def may_be_empty(self) -> bool:
         """True if no row at all is a match."""
-        return ACCEPT in self.ways[0]
+        return ACCEPT in self.transitions[0]
 
     @property
     def is_prompt(self) -> bool:
         """True if a match is known with its last row, whatever rows follow."""
-        # Unless a way that is preferred could still make the match longer, its last row decides.
-        return all(self._ends_match(way) for ways in self.ways for way in ways[:-1])
+        # Unless a preferred transition could still make the match longer, its last row decides.
+        return all(self._ends_match(target) for each in self.transitions for target in each[:-1])
 
     def avoids(self, variables: frozenset[int], start: int = 0) -> bool:
         """Tell whether a match may continue from a state without a row of these variables."""
-        # Each state once: loops would lead round for ever.
+        # Each state once, since the automaton may have loops.
         visited, waiting = {start}, [start]
         while waiting:
-            for way in self.ways[waiting.pop()]:
-                if way == ACCEPT:
+            for target in self.transitions[waiting.pop()]:
+                if target == ACCEPT:
                     return True
-                if way not in visited and self.variable[way] not in variables:
-                    visited.add(way)
-                    waiting.append(way)
+                if target not in visited and self.variable[target] not in variables:
+                    visited.add(target)
+                    waiting.append(target)
         return False
 
     def starts_with(self, variables: frozenset[int]) -> tuple[int, ...]:
         """The states of a first row that is mapped to one of these variables."""
-        return tuple(way for way in self.ways[0] if way and self.variable[way] in variables)
+        return tuple(s for s in self.transitions[0] if s and self.variable[s] in variables)
 
-    def _ends_match(self, way: int) -> bool:
-        """Tell whether a way that is taken ends the match."""
-        return way == ACCEPT or self.ways[way][0] == ACCEPT
+    def _ends_match(self, target: int) -> bool:
+        """Tell whether a transition to a state ends the match."""
+        return target == ACCEPT or self.transitions[target][0] == ACCEPT
 
 
 def automaton_of(pattern: Pattern) -> Automaton | None:
@@ -74,7 +74,7 @@ def automaton_of(pattern: Pattern) -> Automaton | None:
     Example:
         >>> from aggloom.codegen.match.pattern import parse_pattern
         >>> automaton_of(parse_pattern("A B* C"))
-        Automaton(variables=('A', 'B', 'C'), variable=(-1, 0, 1, 2), ways=((1,), (2, 3), (2, 3), (0,)))
+        Automaton(variables=('A', 'B', 'C'), variable=(-1, 0, 1, 2), transitions=((1,), (2, 3), (2, 3), (0,)))
     """
     graph = _Graph()
     entry = graph.enter(pattern, graph.END)
@@ -123,7 +123,7 @@ class _Graph:
             body = self.enter(pattern.part, loop)
             if body is None:
                 return None
-            # The order of the ways is the preference: a greedy loop goes round first.
+            # The order of the transitions is the preference: a greedy loop repeats first.
             self.onward[loop] = [after, body] if pattern.reluctant else [body, after]
             # The last of the copies that must be there is the body of the loop.
             entry, copies = (body, copies - 1) if copies else (loop, 0)
@@ -144,12 +144,12 @@ class _Graph:
         """The states that are reached, in the order in which they are."""
         numbers: dict[int, int] = {}
         order: list[int] = []
-        ways: list[tuple[int, ...]] = []
+        transitions: list[tuple[int, ...]] = []
         waiting = [self._ways([entry])]
         # Breadth first, and by preference: the numbers follow from which states are reached, and not from the order in
         # which the parts of the pattern were entered.
-        while len(ways) < len(waiting):
-            nodes = waiting[len(ways)]
+        while len(transitions) < len(waiting):
+            nodes = waiting[len(transitions)]
             for node in nodes:
                 if node != self.END and node not in numbers:
                     numbers[node] = len(numbers) + 1
@@ -158,9 +158,9 @@ class _Graph:
             # Repeats within repeats multiply. They are refused here, before the tables are as large.
             if len(numbers) > MOST_STATES:
                 return None
-            ways.append(tuple(numbers.get(node, ACCEPT) for node in nodes))
+            transitions.append(tuple(numbers.get(node, ACCEPT) for node in nodes))
         named = [variables.index(str(self.variables[node])) for node in order]
-        return Automaton(variables, (-1, *named), tuple(ways))
+        return Automaton(variables, (-1, *named), tuple(transitions))
 
     def _ways(self, nodes: list[int]) -> list[int]:
         """The variables, and the end, that nodes lead to without a row, the preferred first; the end is last."""

@@ -24,8 +24,8 @@ _VOCABULARY: Final = {"numba": "vocabulary", "python": "navigation"}
 
 
 @dataclass(frozen=True)
-class _Ways:
-    """The ways on from a state, as numbers and in words."""
+class _Transitions:
+    """The transitions from a state, as numbers and as text."""
 
     numbers: tuple[int, ...]
     text: str
@@ -65,7 +65,7 @@ class _Module:
     accept: int
     variables: tuple[str, ...]
     variable: tuple[int, ...]
-    ways: tuple[_Ways, ...]
+    transitions: tuple[_Transitions, ...]
     columns: tuple[str, ...]
     reach: int
     conditions: tuple[_Function, ...]
@@ -122,7 +122,7 @@ def _module_of(definition: MatchDefinition, backend: Backend) -> _Module:
     rows = "size" if definition.skip == "TO FIRST" else "size - 1, -1, -1"
     return _Module(
         title=f"DEFINE {', '.join(written)}" if written else "A pattern without conditions",
-        about=f"{len(automaton.ways)} states, {'compiled by Numba' if backend == 'numba' else 'plain Python'}",
+        about=f"{len(automaton.transitions)} states, {'compiled by Numba' if backend == 'numba' else 'plain Python'}",
         support=_SUPPORT,
         vocabulary=_VOCABULARY[backend],
         backend=backend,
@@ -130,9 +130,9 @@ def _module_of(definition: MatchDefinition, backend: Backend) -> _Module:
         accept=0,
         variables=automaton.variables,
         variable=automaton.variable,
-        ways=tuple(
-            _Ways(ways, _describe_ways(definition, state))
-            for state, ways in enumerate(automaton.ways)
+        transitions=tuple(
+            _Transitions(transitions, _describe_transitions(definition, state))
+            for state, transitions in enumerate(automaton.transitions)
         ),
         columns=tuple(field.name for field in definition.columns),
         reach=definition.reach,
@@ -159,15 +159,19 @@ def _function(definition: MatchDefinition, number: int) -> _Function:
     return _Function(called, condition.variable, condition.written, code.lines, code.truth)
 
 
-def _describe_ways(definition: MatchDefinition, state: int) -> str:
-    """The ways on from a state, by the names of variables."""
+def _describe_transitions(definition: MatchDefinition, state: int) -> str:
+    """The transitions from a state, by the names of variables."""
     automaton = definition.automaton
 
-    def name(way: int) -> str:
-        return f"{automaton.variables[automaton.variable[way]]} ({way})" if way else "the match"
+    def name(target: int) -> str:
+        return (
+            f"{automaton.variables[automaton.variable[target]]} ({target})"
+            if target
+            else "the match"
+        )
 
     before = name(state) if state else "the start"
-    return f"{before}: {', then '.join(name(way) for way in automaton.ways[state])}"
+    return f"{before}: {', then '.join(name(target) for target in automaton.transitions[state])}"
 
 
 def _total(definition: MatchDefinition, operand: MatchOperand) -> _Total:

@@ -66,7 +66,7 @@ WHY_NOT = {
     ): "tests/formats/test_schema_registry.py reads such a job",
     ("joins.md", "SELECT .. FROM orders"): "an excerpt with `..`",
     ("match-recognize.md", "what comes"): "tests/operators/test_match_facts.py",
-    ("match-recognize.md", "WAYS = ("): "tests/operators/test_match_facts.py",
+    ("match-recognize.md", "TRANSITIONS = ("): "tests/operators/test_match_facts.py",
     ("over.md", "select=[...]"): "a line of a plan, with `...`",
     (
         "over.md",

@@ -477,7 +477,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "match-recognize.md"
 def test_the_page_tells_what_comes_of_each_row() -> None:
     text = PAGE.read_text("utf-8")
     sql = text.split('sql = """')[1].split('"""')[0]
-    ways = text.split("WAYS = (")[1].split("\n)")[0]
+    transitions = text.split("TRANSITIONS = (")[1].split("\n)")[0]
     noon = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
     with open_harness(sql, "card STRING; at TIMESTAMP; amount INT") as harness:
         for line in text.split("what comes      watermark")[1].split("```")[0].splitlines()[1:]:
@@ -498,7 +498,7 @@ def test_the_page_tells_what_comes_of_each_row() -> None:
             count = 0 if rows[0] == "none:" else int(rows[0].rstrip(":,"))
             assert sum(state.records or 0 for state in states) == count
     definition = plan_node(sql, "card STRING; at TIMESTAMP; amount INT").definition
-    assert ways in matcher_text(definition, "python")
+    assert transitions in matcher_text(definition, "python")
 
 
 REFUSED: list[tuple[str, str]] = [

@@ -18,8 +18,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Run(NamedTuple):
     """The rows of a match so far, the first of them at 0.
 
-    states, choices: by number of rows the state and the way on that is next. classes: by row its variable. before: by
-    row the row before it with its variable, or -1. latest: by variable its last row, or -1.
+    states, choices: by number of rows the state, and the transition to try next. classes: by row its variable. before:
+    by row the row before it with its variable, or -1. latest: by variable its last row, or -1.
     """
 
     states: Array  # int64[rows + 1]
