@@ -120,7 +120,7 @@ def field_writer(separator: str, null: str) -> Callable[[int, str | None], str]:
             return "" if text is None else _QUOTE * 2
         # A line's end behind the text puts it in quotes, and is left out all the same.
         is_quoted = marks.search(bare) or (place == 0 and whole[0] == "#")
-        shown = bare.rstrip(_BLANKS)
-        return quote(shown) if is_quoted else shown
+        content = bare.rstrip(_BLANKS)
+        return quote(content) if is_quoted else content
 
     return write

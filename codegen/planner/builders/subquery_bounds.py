@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from aggloom.codegen.planner.builders.clause import Clause
 from aggloom.codegen.planner.builders.join_tree import Leaf, plan_of_tree, schema_of
-from aggloom.codegen.planner.builders.subquery_marks import JoinedRows, ValueOfRows
+from aggloom.codegen.planner.builders.subquery_marks import SubqueryJoin, ValueOfRows
 from aggloom.codegen.planner.builders.subquery_rows import Body
 from aggloom.codegen.planner.builders.subquery_ties import Tie, match_equality, split_ties
 from aggloom.codegen.scalar.promotion import is_number
@@ -99,7 +99,7 @@ class _Bounded:
 
     def group_rows(
         self, ties: list[Tie], tests: list[exp.Expression | None]
-    ) -> tuple[JoinedRows, list[exp.Expression]]:
+    ) -> tuple[SubqueryJoin, list[exp.Expression]]:
         """One row for each value of the equalities and of `ties`, and whether it has rows of which a test is true.
 
         A test is over columns of the sub-query; None: any row will do.
@@ -126,7 +126,7 @@ class _Bounded:
         if keys:
             block = block.group_by(*(key.this.copy() for key in keys))
         rows = Leaf(clause.builder.over(block, self._node, set()))
-        return JoinedRows(rows, on), values
+        return SubqueryJoin(rows, on), values
 
 
 def _take_bound(clause: Clause, body: Body) -> Bound | None:

@@ -17,7 +17,7 @@ from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.scope import make_column, name_item
 
 
-class JoinedRows(NamedTuple):
+class SubqueryJoin(NamedTuple):
     """Rows to join and the conditions by which."""
 
     rows: Tree
@@ -27,7 +27,7 @@ class JoinedRows(NamedTuple):
 class ValueOfRows(NamedTuple):
     """The value of a test for rows, over the columns of some LEFT JOINs."""
 
-    joins: list[JoinedRows]
+    joins: list[SubqueryJoin]
     value: exp.Expression
 
 
@@ -50,7 +50,7 @@ def membership_of_several(
         exp.If(this=make_column(is_member), true=exp.true()),
         exp.If(this=make_column(there), true=null),
     ]
-    return ValueOfRows([JoinedRows(rows, on)], exp.Case(ifs=ifs, default=exp.false()))
+    return ValueOfRows([SubqueryJoin(rows, on)], exp.Case(ifs=ifs, default=exp.false()))
 
 
 def distinct_rows(
