@@ -10,7 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.errors import AggloomError, CheckpointError, SqlError, UnknownTableError, nearest
+from aggloom.errors import (
+    AggloomError,
+    CheckpointError,
+    OptionError,
+    SqlError,
+    UnknownTableError,
+    nearest,
+)
 from aggloom.runtime.asking.point_lookup import Equalities, find_equalities
 from aggloom.runtime.asking.snapshot import LiveSnapshots, Snapshot
 
@@ -39,8 +46,8 @@ def ask(
 ) -> pa.Table:
     """The rows of a query over snapshots, each a schema of its name; the tables of a single one need no schema.
 
-    seconds, memory: the limits of the query. Raises SqlError and UnknownTableError for a wrong query, AggloomError
-    beyond a limit, and the errors of reading a checkpoint.
+    seconds, memory: the limits of the query. Raises SqlError and UnknownTableError for a wrong query, OptionError for a
+    memory that is no size, AggloomError beyond a limit, and the errors of reading a checkpoint.
     """
     with _connect(snapshots, sql, memory) as connection:
         statement = _only_select(connection, sql)
@@ -103,7 +110,12 @@ def _connect(snapshots: Mapping[str, Snapshot], sql: str, memory: str) -> Iterat
     """A database with the tables that a query may name."""
     connection = _duckdb().connect()
     try:
-        connection.execute(f"SET memory_limit='{memory}'")
+        try:
+            connection.execute(f"SET memory_limit={_quote_text(memory)}")
+        except _duckdb().Error as error:
+            reason = str(error).splitlines()[0]
+            message = f"memory is {memory!r}; it must be a size such as '500MB' or '2GB': {reason}"
+            raise OptionError(message) from None
         # Before tables are registered, and locked at the end: a query can change neither.
         for setting in _LOCKED:
             connection.execute(setting)
@@ -175,6 +187,11 @@ def _explain(error: Exception, snapshots: Mapping[str, Snapshot], seconds: float
         table_name = missing[1]
         return UnknownTableError(f"there is no table {table_name!r}. {nearest(table_name, known)}")
     return SqlError(text)
+
+
+def _quote_text(text: str) -> str:
+    """A text of SQL."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _quote(name: str) -> str:

@@ -24,7 +24,13 @@ from pyarrow import flight
 
 from aggloom import local
 from aggloom.cli import main
-from aggloom.errors import AggloomError, CheckpointError, SqlError, UnknownTableError
+from aggloom.errors import (
+    AggloomError,
+    CheckpointError,
+    OptionError,
+    SqlError,
+    UnknownTableError,
+)
 from aggloom.run_local import open_query
 from aggloom.runtime.asking.credentials import Credentials
 from aggloom.runtime.asking.database import ask
@@ -156,6 +162,12 @@ def test_a_query_that_takes_too_long_or_too_much_ends(checkpoint: Path) -> None:
         ask(snapshots, "SELECT count(*) FROM range(1000000000000)", seconds=0.2)
     with pytest.raises(AggloomError, match="memory"):
         ask(snapshots, "SELECT list(r.range) FROM range(100000000) r", memory="20MB")
+
+
+@pytest.mark.parametrize("memory", ["lots", "1'; SELECT 1"])
+def test_memory_that_is_no_size_is_refused(memory: str, checkpoint: Path) -> None:
+    with pytest.raises(OptionError, match="must be a size"):
+        ask({"state": Snapshot(str(checkpoint))}, "SELECT 1", memory=memory)
 
 
 def test_what_is_not_there_is_named(tmp_path: Path, checkpoint: Path) -> None:

@@ -88,6 +88,7 @@ def test_upserts_and_processing_time() -> None:
         ("shop, COUNT(*)", "COUNT(*)", "for 3 of totals (shop, n, total)"),
         ("INTO totals", "INTO totals (n, totl, shop)", "names column 'totl'"),
         ("INTO totals", "INTO totals (n, total)", "for 2 of totals"),
+        ("INTO totals", "INTO totals (shop, n, n)", "names column 'n' twice"),
         ("INSERT INTO", "INSERT OVERWRITE", "INSERT OVERWRITE is not supported"),
         ("INTO totals", "INTO totals PARTITION (n = 1)", "PARTITION in INSERT is not supported"),
         ("INTO totals", "INTO totals REPLACE WHERE n = 1", "WHERE in INSERT is not supported"),

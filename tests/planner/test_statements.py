@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import aggloom as al
 from aggloom.cli import main
 from aggloom.codegen import insertions, read_script
-from aggloom.errors import AggloomError, IgnoredOptionWarning
+from aggloom.errors import AggloomError, IgnoredOptionWarning, SqlError
 from aggloom.job import Job
 from aggloom.job_plan import plan_of_job
 from aggloom.script import jobs_of
@@ -120,6 +120,27 @@ def test_drop_and_reset_take_back_what_stands_before_them() -> None:
     first, second = insertions(f"SET 'a' = 'b'; CREATE VIEW v AS SELECT 1 AS id; {behind}")
     assert "DROP" not in first and "RESET" not in first
     assert "DROP" in second and "RESET" in second and len(first) == len(second)
+
+
+def test_what_stands_behind_a_query_changes_neither_its_settings_nor_its_views() -> None:
+    script = """SET 'table.local-time-zone' = 'UTC'; CREATE VIEW v AS SELECT id FROM t WHERE id = 1;
+      INSERT INTO o SELECT id FROM v;
+      SET 'table.local-time-zone' = 'Asia/Tokyo'; CREATE OR REPLACE VIEW V AS SELECT id FROM t WHERE id = 3;
+      CREATE OR REPLACE VIEW w AS SELECT 1 AS a; INSERT INTO p SELECT id FROM v"""
+    first, second = (read_script(text) for text in insertions(script))
+    assert first.settings == {"table.local-time-zone": "UTC"}
+    assert second.settings == {"table.local-time-zone": "Asia/Tokyo"}
+    assert [view.query.sql()[-6:] for view in (first.views["v"], second.views["v"])] == [
+        "id = 1",
+        "id = 3",
+    ]
+    # What only stands behind a query is there nevertheless.
+    assert "w" in first.views
+    with pytest.raises(SqlError, match="SET behind the last query has no effect"):
+        insertions(f"{script}; SET 'recursion_limit' = '3'")
+    # Behind the only query it can mean no other one.
+    (only,) = insertions("SELECT id FROM t; SET 'recursion_limit' = '3'")
+    assert read_script(only).settings == {"recursion_limit": "3"}
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from aggloom.codegen.spec.declared_digits import declared_digits
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.errors import place_error
 from aggloom.errors import (
+    DuplicateNameError,
     SqlError,
     TypeMismatchError,
     UnknownColumnError,
@@ -70,7 +71,11 @@ def _match_columns(
         if name not in known:
             message = f"INSERT INTO names column {name!r}. {nearest(name, known)}"
             raise place_error(UnknownColumnError(message), target.place)
-    if len(names) != len(columns) or len(set(names)) < len(names):
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        message = f"INSERT INTO names column {twice!r} twice; leave one out."
+        raise place_error(DuplicateNameError(message), target.place)
+    if len(names) != len(columns):
         message = (
             f"the query has {len(columns)} columns ({', '.join(columns.names)}) for {len(names)} of "
             f"{table.name} ({', '.join(names)}); give as many, in their order."

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import re
 
-from aggloom.codegen.planner.scripts.directives import find_query_of_table, without_effect
+from aggloom.codegen.planner.scripts.directives import (
+    created_name,
+    find_query_of_table,
+    without_effect,
+)
 from aggloom.codegen.planner.scripts.script import token_pieces
 from aggloom.codegen.planner.scripts.statement_tokens import StatementTokens, blank
+from aggloom.codegen.sql.errors import place_error, underline_errors
+from aggloom.errors import SqlError
 
 _SET = re.compile(
     r"(?i)(execute\s+)?statement\s+set\s+begin\b|begin\s+statement\s+set\b|execute(?=\s+insert\b)|end\b"
@@ -20,21 +26,55 @@ _AROUND = ("SET", "CREATE", *_AFTER)
 
 
 def insertions(sql: str) -> list[str]:
-    """For each query of a script its text without the others; positions stay true."""
+    """For each query of a script its text without the others; positions stay true.
+
+    Raises SqlError for a SET behind all of several queries.
+    """
+    typed = sql
     sql, explained = _open_sets(sql)
     pieces = [StatementTokens(sql, tokens) for tokens in token_pieces(sql)]
     queries = [each.place for each in pieces if _is_query(each)]
+    # A SET behind the only query can mean no other one.
+    after = _AFTER if len(queries) == 1 else (*_AFTER, "SET")
+    with underline_errors(typed):
+        _check_settings(pieces, queries)
     texts = []
     for own in queries:
-        text = sql
+        text, created = sql, set[tuple[str, str]]()
         for each in pieces:
-            # A DROP or RESET behind a query must not take away what the query reads.
-            behind = each.place[0] > own[0] and each.tokens[0].text.upper() in _AFTER
+            name = _name_of_creation(each)
+            # A statement behind a query changes neither what the query reads nor how.
+            behind = each.place[0] > own[0] and (
+                each.tokens[0].text.upper() in after or (name in created and _replaces(each))
+            )
             if behind or (each.place in queries and each.place != own):
                 text = blank(text, each.place)
+            elif name is not None:
+                created.add(name)
         begin = next((begin for begin, end in explained if begin < own[0] < end), None)
         texts.append(text if begin is None else _write_explain(text, own[0]))
     return texts or [sql]
+
+
+def _check_settings(pieces: list[StatementTokens], queries: list[tuple[int, int]]) -> None:
+    """Raise SqlError for a SET behind all of several queries: it would have no effect."""
+    for each in pieces if len(queries) > 1 else ():
+        if each.place > queries[-1] and each.tokens[0].text.upper() == "SET":
+            message = (
+                "SET behind the last query has no effect; write it before the query that it is for."
+            )
+            raise place_error(SqlError(message), each.place)
+
+
+def _name_of_creation(statement: StatementTokens) -> tuple[str, str] | None:
+    """The kind and the name of what a CREATE statement makes, in one case of letters."""
+    creation = created_name(statement)
+    return None if creation is None else (creation[0], creation[1].casefold())
+
+
+def _replaces(statement: StatementTokens) -> bool:
+    """Tell whether a statement is CREATE OR REPLACE."""
+    return [token.text.upper() for token in statement.tokens[1:3]] == ["OR", "REPLACE"]
 
 
 def _is_query(statement: StatementTokens) -> bool:
