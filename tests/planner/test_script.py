@@ -115,6 +115,8 @@ def test_upserts_and_processing_time() -> None:
         ("'topic' = 'orders'", "'format' = 'json'", "'format' is given twice"),
         ("'topic' = 'orders'", "topic = 'orders'", "write WITH ("),
         ("TABLE totals", "TABLE orders", "is created twice"),
+        ("KEY (shop)", "KEY (shop, shop)", "PRIMARY KEY names column 'shop' twice"),
+        ("INSERT", "EXECUTE STATEMENT SET BEGIN INSERT", "the statement set has no END"),
     ],
 )
 def test_what_a_script_cannot_say(old: str, new: str, said: str) -> None:
@@ -123,6 +125,19 @@ def test_what_a_script_cannot_say(old: str, new: str, said: str) -> None:
         al.explain(SCRIPT.replace(old, new, 1))
     assert said in str(raised.value)
     assert "line " in str(raised.value)
+
+
+@pytest.mark.parametrize("words", ["TABLE", "TEMPORARY TABLE"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        "(other INT) WITH ('connector' = 'print')",
+        "WITH ('connector' = 'print') AS SELECT 1 AS other",
+    ],
+)
+def test_a_table_that_exists_is_not_created_again(words: str, end: str) -> None:
+    again = f"CREATE {words} IF NOT EXISTS orders {end}"
+    assert al.explain(f"{ORDERS} {TOTALS} {again}; {INTO}") == al.explain(SCRIPT)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from aggloom.codegen.spec.absent_columns import ABSENT
 from aggloom.codegen.spec.agg_spec import to_schema
 from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.primary_key import without_primary_key
+from aggloom.codegen.spec.schemas import refuse_duplicates
 from aggloom.codegen.sql.errors import Span, has_place, place_error, refusal
 from aggloom.errors import (
     DuplicateNameError,
@@ -300,7 +301,8 @@ def _table(
 
 
 def _check_named(clause: str, columns: Sequence[str], order: Sequence[str]) -> None:
-    """Raise UnknownColumnError for a column of a clause that the table does not declare."""
+    """Refuse a column of a clause that the table does not declare, and one that is named twice."""
+    refuse_duplicates(columns, clause + " names column {name!r} twice; leave one out.")
     for column in columns:
         if column not in order:
             raise UnknownColumnError(f"{clause} names column {column!r}. {nearest(column, order)}")

@@ -19,6 +19,8 @@ _SET = re.compile(
 )
 """Words that may stand around the INSERTs that run together, or before one."""
 _EXPLAIN = re.compile(r"(?i)explain((?:\s+(?!statement\b)\w+,?)*)(\s+statement\s+set\s+begin\b)")
+_OPENING = ("BEGIN", "SET")
+"""Last words of what opens a statement set: `EXECUTE STATEMENT SET BEGIN` and `BEGIN STATEMENT SET`."""
 _WORD = "EXPLAIN "
 _AFTER = ("DROP", "RESET")
 """First words of statements that say nothing of the queries before them."""
@@ -31,7 +33,8 @@ def insertions(sql: str) -> list[str]:
     Raises SqlError for a SET behind all of several queries.
     """
     typed = sql
-    sql, explained = _open_sets(sql)
+    with underline_errors(typed):
+        sql, explained = _open_sets(sql)
     pieces = [StatementTokens(sql, tokens) for tokens in token_pieces(sql)]
     queries = [each.place for each in pieces if _is_query(each)]
     # A SET behind the only query can mean no other one.
@@ -85,8 +88,11 @@ def _is_query(statement: StatementTokens) -> bool:
 
 
 def _open_sets(sql: str) -> tuple[str, list[tuple[int, int]]]:
-    """The text without the words around statement sets, and the places of those that are to be explained."""
-    explained, begin = list[tuple[int, int]](), None
+    """The text without the words around statement sets, and the places of those that are to be explained.
+
+    Raises SqlError for a set without END.
+    """
+    explained, begin, opening = list[tuple[int, int]](), None, None
     for tokens in token_pieces(sql):
         start = tokens[0].start
         match = _EXPLAIN.match(sql, start)
@@ -94,14 +100,20 @@ def _open_sets(sql: str) -> tuple[str, list[tuple[int, int]]]:
             begin = start
             # The first INSERT keeps the word that precedes it.
             # Blanked and not cut out, so that places in errors stay those of the user's text.
-            sql = blank(sql, match.span())
+            opening = match.span()
+            sql = blank(sql, opening)
             explained.append((begin, len(sql)))
             continue
         match = _SET.match(sql, start)
         if match is not None:
+            word = match[0].split()[-1].upper()
+            opening = None if word == "END" else match.span() if word in _OPENING else opening
             if begin is not None and match[0].upper() == "END":
                 explained[-1], begin = (begin, start), None
             sql = blank(sql, match.span())
+    if opening is not None:
+        message = "the statement set has no END; write END behind its last INSERT."
+        raise place_error(SqlError(message), opening)
     return sql, explained
 
 

@@ -41,6 +41,7 @@ _EXPLAIN = re.compile(
     r"(?i)explain\b(?:\s+(plan\s+for)\b|\s+((?:(?!select\b|with\b|from\b|values\b|insert\b)\w+\s*,?\s*)*))?"
 )
 # What may be beside a view's name without a change of what it means here.
+_CONDITION = {"IF", "NOT", "EXISTS"}
 _VIEW_PROPERTIES = (
     *(exp.TemporaryProperty, exp.GlobalProperty, exp.MaterializedProperty),
     exp.SchemaCommentProperty,
@@ -295,6 +296,9 @@ def _without_tables(sql: str) -> tuple[str, dict[str, CreatedTable], Target | No
         head = tokens[:query_at]
         table = created_table(sql, head, others, is_derived=query_at is not None)
         if table.name.casefold() in others:
+            if {token.text.upper() for token in head[:6]} >= _CONDITION:
+                text = blank(text, (tokens[0].start, tokens[-1].end + 1))
+                continue
             message = f"table {table.name!r} is created twice; rename one."
             raise place_error(DuplicateNameError(message), table.place)
         created[table.name] = table
