@@ -105,9 +105,9 @@ def sql(
 ) -> LocalChanges:
     """The changes of a query over tables.
 
-    query: the script. tables: by name; those that are keywords are tables, too, also those of Arrow, pandas and Polars
-    as `from_rows` takes them, and other keywords of `named` planner
-    options, as is what `options` holds by Flink's names. input_changes: of tables that do not say what they send.
+    query: the script. tables: by name; those that are keywords are tables, too, also those of Arrow, pandas and Polars,
+    as `from_rows` takes them. Other keywords of `named` are planner options, as is what `options` holds by Flink's
+    names. input_changes: of tables that do not say what they send.
     dialect: "spark" or "flink". backend: "numba" or "python". Raises SpecError and its kin, with the place in the
     text.
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from aggloom.codegen import SchemaLike, to_schema
 from aggloom.errors import AggloomError, OptionError, SpecError
-from aggloom.runtime.local.harness_rows import is_table, table_schema
+from aggloom.runtime.local.harness_rows import is_table, table_schema, to_arrow
 from aggloom.tables import TableSource, table_source
 
 
@@ -183,8 +183,8 @@ def from_rows(
     """A table of rows of this process.
 
     rows: tuples of (kind, value, ...), or a table of Arrow, pandas or Polars. schema: as of AggSpec; a table has its
-    own. watermark, keys, changes: as of `read_changes`. Raises DataError where rows have no types. A run
-    that continues from a checkpoint is given the same rows, with new ones behind them.
+    own. watermark, keys, changes: as of `read_changes`. Raises DataError where rows have no types. A run that
+    continues from a checkpoint is given the same rows, with new ones behind them.
 
     Example:
         >>> from aggloom import local
@@ -192,6 +192,8 @@ def from_rows(
         >>> local.collect(local.sql("SELECT MAX(n) AS largest FROM t", t=t, backend="python")).to_pylist()
         [{'largest': 4}]
     """
+    # Once: a stream of Arrow, as of a RecordBatchReader, can be read only once, and a query may run again.
+    rows = to_arrow(rows) if is_table(rows) else rows
     columns = table_schema(rows) if schema is None else to_schema(schema)
     table = read_changes(".", None, columns, watermark=watermark, keys=keys, changes=changes)
     return LocalTable(table.entries, rows)

@@ -11,7 +11,6 @@ from aggloom.codegen.scalar.entry import entry
 from aggloom.codegen.scalar.lowered_expression import (
     LoweredExpression,
     call,
-    constant,
     quoted,
     type_text,
 )
@@ -22,9 +21,10 @@ from aggloom.codegen.scalar.record_options import (
     FORMATS,
     SEPARATORS,
     check_read,
-    infer_schema,
+    corrupt_column,
     is_failfast,
     lower_document,
+    lower_schema,
     read_options,
     readers_of,
     record_type,
@@ -52,13 +52,10 @@ def _from_csv(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression
             raise unsupported_error(node, f"reads {type_name(each.type)}; {fix}")
     check_read(dtype, node)
     options = read_options(node, 2, ("mode", CORRUPT, _NULL, *SEPARATORS, *FORMATS))
-    corrupt = options.get(CORRUPT, "_corrupt_record")
-    is_column = dtype.get_field_index(corrupt) >= 0
-    if is_column and dtype.field(corrupt).type != _TEXT:
-        raise unsupported_error(node, f"has {corrupt!r} for bad records; declare it as STRING.")
+    corrupt = corrupt_column(dtype, options, node)
     text = "scalar.csv_rows.from_csv({0}, {kind}, scalar.csv_rows.CsvReading({reading}), {sql})"
     reading = (
-        *(zone_text(low), readers_of(low, options, node), repr(corrupt if is_column else None)),
+        *(zone_text(low), readers_of(low, options, node), repr(corrupt)),
         *(repr(separator_of(options, node)), repr(_null_of(options, node))),
     )
     fails = is_failfast(options, node)
@@ -108,10 +105,6 @@ def _to_csv(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     )
 
 
-def _schema_of_csv(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
-    return constant(infer_schema(node), _TEXT)
-
-
 ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry(
         "from_csv",
@@ -137,6 +130,6 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
             "schema_of_csv('1,2.5,x,99999999999,2020-02-29,true')",
             "from_csv('1;x', schema_of_csv('2;y', map('sep', ';')), map('sep', ';'))",
         ),
-        _schema_of_csv,
+        lower_schema,
     ),
 )

@@ -174,6 +174,21 @@ def check_read(dtype: pa.DataType, node: exp.Expression) -> None:
     return None
 
 
+def corrupt_column(dtype: pa.DataType, options: dict[str, str], node: exp.Expression) -> str | None:
+    """The field for the text of a bad record; None if a type has none. Raises UnsupportedExpressionError."""
+    name = options.get(CORRUPT, "_corrupt_record")
+    if not pa.types.is_struct(dtype) or dtype.get_field_index(name) < 0:
+        return None
+    if dtype.field(name).type != pa.string():
+        raise unsupported_error(node, f"has {name!r} for bad records; declare it as STRING.")
+    return name
+
+
+def lower_schema(_: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
+    """SCHEMA_OF_JSON and SCHEMA_OF_CSV, whose argument is a literal."""
+    return constant(infer_schema(node), pa.string())
+
+
 def readers_of(low: ExpressionLowering, options: dict[str, str], node: exp.Expression) -> str:
     """The regular expressions of the patterns of times that are read, as text of Python."""
     readers = {}

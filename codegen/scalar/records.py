@@ -11,7 +11,6 @@ from aggloom.codegen.scalar.entry import call_by_row, entry
 from aggloom.codegen.scalar.lowered_expression import (
     LoweredExpression,
     call,
-    constant,
     quoted,
     type_text,
 )
@@ -22,9 +21,10 @@ from aggloom.codegen.scalar.record_options import (
     FORMATS,
     check_read,
     check_written,
-    infer_schema,
+    corrupt_column,
     is_failfast,
     lower_document,
+    lower_schema,
     read_options,
     readers_of,
     record_type,
@@ -45,10 +45,7 @@ def _from_json(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpressio
         raise unsupported_error(node, f"reads {type_name(dtype)}; a record is a ROW, ARRAY or MAP.")
     check_read(dtype, node)
     options = read_options(node, 2, ("mode", CORRUPT, *FORMATS))
-    corrupt = options.get(CORRUPT, "_corrupt_record")
-    is_column = pa.types.is_struct(dtype) and dtype.get_field_index(corrupt) >= 0
-    if is_column and dtype.field(corrupt).type != _TEXT:
-        raise unsupported_error(node, f"has {corrupt!r} for bad records; declare it as STRING.")
+    corrupt = corrupt_column(dtype, options, node)
     text = "scalar.json_rows.from_json({0}, {kind}, scalar.json_rows.JsonReading({zone}, {readers}, {corrupt}), {sql})"
     fails = is_failfast(options, node)
     return call(
@@ -58,7 +55,7 @@ def _from_json(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpressio
         kind=type_text(dtype),
         zone=zone_text(low),
         readers=readers_of(low, options, node),
-        corrupt=quoted(corrupt) if is_column else "None",
+        corrupt="None" if corrupt is None else quoted(corrupt),
         sql=quoted(spark_text(node)) if fails else "None",
         # Far dates are errors in each mode.
         raises=True,
@@ -90,10 +87,6 @@ def _to_json(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
     )
 
 
-def _schema_of_json(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
-    return constant(infer_schema(node), _TEXT)
-
-
 _JSON: Final = """'{"a": 1, "b": [1.5, null], "c": {"d": "2020-02-29"}, "e": 7}'"""
 ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry(
@@ -123,6 +116,6 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
             """schema_of_json('{"b": [1, 2.5, null], "a": {"c": "x", "d": 99999999999999999999}}')""",
             """from_json('{"a": [1, 2]}', schema_of_json('{"a": [], "b": 1}'))""",
         ),
-        _schema_of_json,
+        lower_schema,
     ),
 )

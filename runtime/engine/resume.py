@@ -11,6 +11,7 @@ from typing import Any
 
 from aggloom.codegen import Backend
 from aggloom.codegen.planner import Plan, Stateful
+from aggloom.errors import AggloomError
 from aggloom.runtime.hosting.added_columns import (
     AddedColumns,
     Factories,
@@ -92,5 +93,5 @@ class _DescribingHost:
     def aggregate(
         self, parts: Parts, handler: type[Any], keys: Sequence[int], buckets: int
     ) -> list[tuple[Parts, list[bytes]]]:
-        """No rows come here."""
-        raise NotImplementedError
+        """No rows come here; raises AggloomError."""
+        raise AggloomError("a plan that is only described takes no rows")

@@ -32,7 +32,7 @@ def read_rows(rows: Any, kinds: Kinds | None, schema: pa.Schema) -> tuple[pa.Rec
     Raises DataError naming the first row that is none, TypeMismatchError for values of another type.
     """
     if is_table(rows):
-        return arrow_rows(_arrow(rows), kinds, schema, "process")
+        return arrow_rows(to_arrow(rows), kinds, schema, "process")
     if kinds is not None:
         raise DataError(
             "process: kinds go with Arrow's rows; tuples begin with theirs, dicts have it as 'op'"
@@ -51,18 +51,18 @@ def is_table(rows: Any) -> bool:
 
 
 def table_schema(table: Any) -> pa.Schema:
-    """The columns of a table as a query declares them, without those that say what a change is.
+    """The columns of a table of Arrow as a query declares them, without those that say what a change is.
 
     Raises DataError for an object that is no table, and for a column without a type, as of NULLs alone.
     """
-    if not is_table(table):
+    if not isinstance(table, pa.RecordBatch | pa.Table):
         raise DataError(
             f"a {type(table).__name__} has no types; give schema=, such as 'name STRING, cnt INT'"
         )
-    own, words = _arrow(table).schema, ChangeWords()
+    words = ChangeWords()
     fields = [
         field.with_type(plain_type(field.type))
-        for field in own
+        for field in table.schema
         if not words.says_change(field.name)
     ]
     for field in fields:
@@ -73,8 +73,8 @@ def table_schema(table: Any) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _arrow(rows: Any) -> pa.RecordBatch | pa.Table:
-    """A table of pandas, or of another library, as Arrow's."""
+def to_arrow(rows: Any) -> pa.RecordBatch | pa.Table:
+    """A table of pandas, or of another library, as Arrow's; raises DataError."""
     if isinstance(rows, pa.RecordBatch | pa.Table):
         return rows
     try:

@@ -15,8 +15,8 @@ from aggloom.errors import DataError
 _QUOTE: Final = '"'
 _ESCAPE: Final = "\\"
 _SPECIAL: Final = re.compile(r'["\\]')
-_LINE_ENDS: Final = re.compile("[\0\uffff]")
-_BLANKS: Final = "".join(map(chr, range(33)))
+_UNREADABLE: Final = re.compile("[\0\uffff]")
+BLANKS: Final = "".join(map(chr, range(33)))
 """The characters that Java's parsers pass over around a field."""
 
 
@@ -28,7 +28,7 @@ def split_line(text: str, separator: str = ",") -> list[str | None]:
     >>> split_line(r'a,,"b, \\"c\\""')
     ['a', None, 'b, "c"']
     """
-    if _LINE_ENDS.search(text):
+    if _UNREADABLE.search(text):
         raise DataError(f"CSV: {text[:60]!r} has a NUL, which only Spark reads; filter such rows.")
     if _QUOTE not in text:
         return [part or None for part in text.split(separator)]
@@ -55,7 +55,7 @@ def _read_quoted(text: str, at: int, separator: str) -> tuple[str, int]:
     before = ""
     while at < len(text):
         letter = text[at]
-        if before == _QUOTE and (letter in _BLANKS or letter == separator):
+        if before == _QUOTE and (letter in BLANKS or letter == separator):
             return _end_quoted(text, at, separator, "".join(parts))
         if letter not in (_QUOTE, _ESCAPE):
             if before == _QUOTE:
@@ -82,7 +82,7 @@ def _read_quoted(text: str, at: int, separator: str) -> tuple[str, int]:
 def _end_quoted(text: str, at: int, separator: str, value: str) -> tuple[str, int]:
     """The end of a field behind its last quote: blanks are passed over if the separator or the end follows them."""
     end = at
-    while end < len(text) and text[end] in _BLANKS and text[end] != separator:
+    while end < len(text) and text[end] in BLANKS and text[end] != separator:
         end += 1
     if end == len(text) or text[end] == separator:
         return value, end
@@ -115,12 +115,12 @@ def field_writer(separator: str, null: str) -> Callable[[int, str | None], str]:
 
     def write(place: int, text: str | None) -> str:
         whole = null if text is None else text
-        bare = whole.lstrip(_BLANKS)
+        bare = whole.lstrip(BLANKS)
         if not bare:
             return "" if text is None else _QUOTE * 2
         # A line's end behind the text puts it in quotes, and is left out all the same.
         is_quoted = marks.search(bare) or (place == 0 and whole[0] == "#")
-        content = bare.rstrip(_BLANKS)
+        content = bare.rstrip(BLANKS)
         return quote(content) if is_quoted else content
 
     return write

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from aggloom.errors import DataError
-from aggloom.runtime.scalar.csv_lines import field_writer, split_line
+from aggloom.runtime.scalar.csv_lines import BLANKS, field_writer, split_line
 from aggloom.runtime.scalar.java_numbers import double_to_text, float_to_text
 from aggloom.runtime.scalar.json_leaves import as_double, as_single, fit_decimal
 from aggloom.runtime.scalar.record_times import time_reader, time_writer
@@ -22,7 +22,6 @@ _WHOLE: Final = re.compile(r"[+-]?\d+")
 _NUMBER: Final = re.compile(r"([+-]?)((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
 _HEXADECIMAL: Final = re.compile(r"[+-]?0[xX][0-9a-fA-F.]+[pP][+-]?[0-9]+[fFdD]?")
 _LINE_END: Final = re.compile(r"(\r?\n|\f)\Z")
-_BLANKS: Final = "".join(map(chr, range(33)))
 _NAN: Final = float("nan")
 _INFINITE: Final = float("inf")
 _WORDS: Final = {
@@ -124,7 +123,7 @@ def _as_integer(text: str, dtype: pa.DataType) -> int:
 def _as_float(text: str, dtype: pa.DataType) -> float:
     if text in _INFINITIES:
         return _INFINITIES[text]
-    bare = text.strip(_BLANKS)
+    bare = text.strip(BLANKS)
     if bare in _WORDS:
         return _WORDS[bare]
     match = _NUMBER.fullmatch(bare)
@@ -167,8 +166,7 @@ def _writer(
     if dtype == pa.float64():
         return double_to_text
     # Python and Java write the exponent of a small DECIMAL in one way.
-    if dtype == pa.string() or pa.types.is_integer(dtype) or pa.types.is_decimal(dtype):
-        return str
-    if pa.types.is_null(dtype):
+    tests = (pa.types.is_string, pa.types.is_integer, pa.types.is_decimal, pa.types.is_null)
+    if any(test(dtype) for test in tests):
         return str
     return time_writer(dtype, zone, templates)

@@ -52,16 +52,16 @@ def repeat(value: Value, times: Value) -> Value:
     Raises DataError where the texts of the rows take more than an array of Arrow has room for.
     """
     number = pc.max_element_wise(times, pa.scalar(0, times.type), skip_nulls=False)
-    sizes = pc.multiply(
-        pc.cast(pc.binary_length(value), pa.float64()), pc.cast(number, pa.float64())
-    )
-    size = sizes.as_py() if isinstance(sizes, pa.Scalar) else pc.sum(sizes).as_py()
-    if size is not None and size > _MOST_BYTES:
+    try:
+        return pc.binary_repeat(value, number)
+    except pa.ArrowCapacityError:
+        lengths = pc.cast(pc.binary_length(value), pa.int64())
+        sizes = pc.multiply(lengths, pc.cast(number, pa.int64()))
+        size = sizes.as_py() if isinstance(sizes, pa.Scalar) else pc.sum(sizes).as_py()
         raise DataError(
-            f"REPEAT: the texts of one batch take {int(size):,} bytes, of {_MOST_BYTES:,} that an array has room for. "
+            f"REPEAT: the texts of one batch take {size:,} bytes, of {_MOST_BYTES:,} that an array has room for. "
             "Repeat them less often, or read fewer rows in a batch."
-        )
-    return pc.binary_repeat(value, number)
+        ) from None
 
 
 def join_texts(separator: str, *values: Value) -> Value:

@@ -50,6 +50,8 @@ def cast_exactly(column: pa.Array, declared: pa.DataType) -> pa.Array:
     Raises pyarrow.ArrowInvalid, or UnicodeDecodeError, for a value that the type does not have. Arrow's own cast
     refuses all of them but DOUBLEs that FLOAT would round.
     """
+    if column.type == declared:
+        return column
     cast = column.cast(declared)
     rounded = _find_rounded(column, cast)
     if rounded is not None:

@@ -40,6 +40,14 @@ def test_a_table_is_a_table_of_the_query(make: Callable[[pa.Table], Any]) -> Non
     assert totals(make(TABLE)) == SUMS
 
 
+@pytest.mark.parametrize("schema", [None, "k STRING, v BIGINT"])
+def test_a_stream_that_is_read_once_is_a_table_that_runs_again(schema: str | None) -> None:
+    reader = pa.RecordBatchReader.from_batches(TABLE.schema, TABLE.to_batches())
+    query = local.sql(QUERY, t=local.from_rows(reader, schema), backend="python")
+    for _ in range(2):
+        assert sorted(local.collect(query).to_pylist(), key=lambda row: str(row["k"])) == SUMS
+
+
 def test_types_of_other_writers_are_read() -> None:
     letters = pa.array(["a", "b", "a"], pa.large_string()).dictionary_encode()
     times = pa.array([1_000, 2_000, 3_000], pa.timestamp("ns"))

@@ -19,8 +19,6 @@ _SET = re.compile(
 )
 """Words that may stand around the INSERTs that run together, or before one."""
 _EXPLAIN = re.compile(r"(?i)explain((?:\s+(?!statement\b)\w+,?)*)(\s+statement\s+set\s+begin\b)")
-_OPENING = ("BEGIN", "SET")
-"""Last words of what opens a statement set: `EXECUTE STATEMENT SET BEGIN` and `BEGIN STATEMENT SET`."""
 _WORD = "EXPLAIN "
 _AFTER = ("DROP", "RESET")
 """First words of statements that say nothing of the queries before them."""
@@ -106,10 +104,13 @@ def _open_sets(sql: str) -> tuple[str, list[tuple[int, int]]]:
             continue
         match = _SET.match(sql, start)
         if match is not None:
-            word = match[0].split()[-1].upper()
-            opening = None if word == "END" else match.span() if word in _OPENING else opening
-            if begin is not None and match[0].upper() == "END":
-                explained[-1], begin = (begin, start), None
+            word = match[0].upper()
+            if word == "END":
+                opening = None
+                if begin is not None:
+                    explained[-1], begin = (begin, start), None
+            elif word != "EXECUTE":
+                opening = match.span()
             sql = blank(sql, match.span())
     if opening is not None:
         message = "the statement set has no END; write END behind its last INSERT."
