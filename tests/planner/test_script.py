@@ -127,6 +127,12 @@ def test_what_a_script_cannot_say(old: str, new: str, said: str) -> None:
     assert "line " in str(raised.value)
 
 
+def test_a_table_of_a_query_that_exists_is_refused() -> None:
+    again = "CREATE TABLE IF NOT EXISTS orders WITH ('connector' = 'print') AS SELECT 1 AS other"
+    with pytest.raises(AggloomError, match="table 'orders' is created twice"):
+        al.explain(f"{ORDERS} {TOTALS} {again}; {INTO}")
+
+
 @pytest.mark.parametrize("words", ["TABLE", "TEMPORARY TABLE"])
 def test_a_table_that_exists_is_not_created_again(words: str) -> None:
     again = f"CREATE {words} IF NOT EXISTS orders (other INT) WITH ('connector' = 'print')"

@@ -18,7 +18,6 @@ from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.codegen.spec.schemas import refuse_duplicates
 from aggloom.codegen.sql.errors import Span, has_place, place_error, refusal
 from aggloom.errors import (
-    DuplicateNameError,
     OptionError,
     SpecError,
     UnknownColumnError,
@@ -241,8 +240,6 @@ def _partitions(pieces: StatementTokens, first: int, end: int) -> tuple[str, ...
         if stop - start != 1:
             what = f"{pieces.text(start, stop)} in PARTITIONED BY is"
             raise refusal(pieces.span(start, stop), what, "write columns")
-        if name in columns:
-            raise DuplicateNameError(f"PARTITIONED BY names column {name!r} twice; leave one out.")
         columns.append(name)
     if not columns:
         raise SpecError("PARTITIONED BY names no column; name one, or take it out.")
@@ -274,9 +271,10 @@ def _table(
         declared.add(part)
     text, key = without_primary_key(", ".join(declared.stored))
     order, watermark = declared.order, declared.watermark
-    if not is_derived:
-        _check_named("PRIMARY KEY", key, order)
-        _check_named("PARTITIONED BY", partitions, order)
+    for clause, columns in (("PRIMARY KEY", key), ("PARTITIONED BY", partitions)):
+        refuse_duplicates(columns, clause + " names column {name!r} twice; leave one out.")
+        if not is_derived:
+            _check_named(clause, columns, order)
     if watermark is not None:
         _check_named("WATERMARK", watermark[:1], order)
     if text:
@@ -301,8 +299,7 @@ def _table(
 
 
 def _check_named(clause: str, columns: Sequence[str], order: Sequence[str]) -> None:
-    """Refuse a column of a clause that the table does not declare, and one that is named twice."""
-    refuse_duplicates(columns, clause + " names column {name!r} twice; leave one out.")
+    """Raise UnknownColumnError for a column of a clause that the table does not declare."""
     for column in columns:
         if column not in order:
             raise UnknownColumnError(f"{clause} names column {column!r}. {nearest(column, order)}")

@@ -296,7 +296,8 @@ def _without_tables(sql: str) -> tuple[str, dict[str, CreatedTable], Target | No
         head = tokens[:query_at]
         table = created_table(sql, head, others, is_derived=query_at is not None)
         if table.name.casefold() in others:
-            if {token.text.upper() for token in head[:6]} >= _CONDITION:
+            # Of one with a query the statements around it count the query already.
+            if query_at is None and {token.text.upper() for token in head[:6]} >= _CONDITION:
                 text = blank(text, (tokens[0].start, tokens[-1].end + 1))
                 continue
             message = f"table {table.name!r} is created twice; rename one."
