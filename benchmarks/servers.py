@@ -1,6 +1,6 @@
 """Kafka and PostgreSQL: topics read and added up, a result written into a table, beside Spark and Flink SQL.
 
-    python benchmarks/servers.py                 # some twenty minutes
+    python benchmarks/servers.py                 # some 25 minutes
     python benchmarks/servers.py --quick
     python benchmarks/servers.py --messages 20000 --rounds 1 --case counted     # a try
     python benchmarks/servers.py --case counted --width 1000                    # messages of 1 kB
@@ -371,7 +371,7 @@ class Case:
 
 def cases(quick: bool, messages: int | None = None) -> list[Case]:
     """List the cases to measure; messages: instead of what is usual."""
-    many, few = (200_000, 100_000) if quick else (1_000_000, 400_000)
+    many, few = (200_000, 100_000) if quick else (4_000_000, 1_000_000)
     many, few = messages or many, messages or few
     appends, changes = Rows(many, 10_000), Rows(many, 10_000, "retract")
     return [
@@ -419,7 +419,7 @@ def measure(
 @click.command()
 @click.option("--quick", is_flag=True, help="Few messages, two rounds.")
 @click.option("--rounds", type=int, help="Instead of 3, or of 2 with --quick.")
-@click.option("--messages", type=int, help="Instead of 1,000,000, or 400,000 into PostgreSQL.")
+@click.option("--messages", type=int, help="Instead of 4,000,000, or 1,000,000 into PostgreSQL.")
 @click.option("--width", default=0, help="Bytes that the rows in messages have at least.")
 @click.option("--case", "part", default="", help="Only cases with this in their names.")
 @click.option("--no-flink", is_flag=True, help="Leave Flink out; it is installed otherwise (once).")

@@ -7,7 +7,6 @@ and the same since years. Messages in columns take a fifth of that. `AGGLOOM_PLA
 from __future__ import annotations
 
 import ctypes
-from collections import deque
 from collections.abc import Mapping
 from functools import cache
 from itertools import groupby
@@ -30,6 +29,7 @@ from aggloom.runtime.connectors.kafka.message_memory import (
     VALUE_LENGTH,
     copy_texts,
     read_fields,
+    release_messages,
 )
 
 _ADDRESS, _TEXT, _NUMBER = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
@@ -107,9 +107,8 @@ def _kind_of(message: Any) -> tuple[str, int, bool]:
 class ColumnClient:
     """A consumer by librdkafka's C interface; `open` returns None where there is none of these settings."""
 
-    def __init__(self, library: Any, quick: Any, handle: int) -> None:
+    def __init__(self, library: Any, handle: int) -> None:
         self._library, self._handle = library, handle
-        self._release = quick.rd_kafka_message_destroy
         library.rd_kafka_poll_set_consumer(handle)
         self._queue = library.rd_kafka_queue_get_consumer(handle)
         self._names: dict[int, str] = {}
@@ -117,10 +116,9 @@ class ColumnClient:
     @classmethod
     def open(cls, config: Mapping[str, Any]) -> ColumnClient | None:
         """A consumer; None where the other client has to say what is wrong, or calls functions of Python's."""
-        libraries = load_libraries()
-        if libraries is None or not all(isinstance(v, str | int | float) for v in config.values()):
+        library = load_library()
+        if library is None or not all(isinstance(v, str | int | float) for v in config.values()):
             return None
-        library, quick = libraries
         settings, said = library.rd_kafka_conf_new(), ctypes.create_string_buffer(_ROOM)
         for name, value in config.items():
             text = str(value).lower() if isinstance(value, bool) else str(value)
@@ -132,7 +130,7 @@ class ColumnClient:
         if not handle:
             library.rd_kafka_conf_destroy(settings)
             return None
-        return cls(library, quick, handle)
+        return cls(library, handle)
 
     def close(self) -> None:
         """Leave the brokers."""
@@ -177,7 +175,7 @@ class ColumnClient:
             return self._take(addresses)
         finally:
             # The messages were copied, and belong to the library.
-            deque(map(self._release, addresses.tolist()), maxlen=0)
+            release_messages(self._library.rd_kafka_message_destroy, addresses)
 
     def _take(self, addresses: Any) -> list[Fetched | Notice]:
         """The messages at some addresses."""
@@ -215,8 +213,8 @@ class ColumnClient:
 
 
 @cache
-def load_libraries() -> tuple[Any, Any] | None:
-    """librdkafka as Confluent's package has it, twice: calls that let other threads run, and short ones that do not.
+def load_library() -> Any:
+    """librdkafka as Confluent's package has it.
 
     None where it has none that is found behind the package, or its messages lie in memory in another way.
     """
@@ -225,11 +223,10 @@ def load_libraries() -> tuple[Any, Any] | None:
     try:
         from confluent_kafka import cimpl
 
-        both = ctypes.CDLL(cimpl.__file__), ctypes.PyDLL(cimpl.__file__)
-        for library in both:
-            for name, (result, arguments) in _CALLS.items():
-                function = getattr(library, name)
-                function.restype, function.argtypes = result, arguments
+        library = ctypes.CDLL(cimpl.__file__)
+        for name, (result, arguments) in _CALLS.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
     except (ImportError, OSError, AttributeError):
         return None
-    return both if both[0].rd_kafka_version() >= _OLDEST else None
+    return library if library.rd_kafka_version() >= _OLDEST else None

