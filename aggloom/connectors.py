@@ -384,4 +384,5 @@ _SINKS: dict[str, Callable[[Words], Any]] = {
     "upsert-kafka": _into_upsert_kafka,
     "print": _into_console,
     "blackhole": _into_nothing,
+    "values": _into_console,
 }

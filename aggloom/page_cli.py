@@ -9,6 +9,7 @@ import click
 
 from aggloom.inspect_cli import read_key
 from aggloom.options_cli import SingleOption, debug_option, port_option, trust_checkpoint_option
+from aggloom.writable import check_report_file
 
 if TYPE_CHECKING:
     from aggloom.runtime.page import Checkpoints
@@ -81,6 +82,8 @@ def report(
     key = read_key(keys) if keys else None
     from aggloom.runtime.page import BackgroundReads, write_report
 
+    # Before the state is read, which may take long.
+    check_report_file(output)
     known = _find_checkpoints(checkpoints, trust)
     write_report(known, output, key=key, reading=None if no_state else BackgroundReads())
     click.echo(str(output))

@@ -53,6 +53,15 @@ def check_checkpoint_directory(directory: Path) -> None:
     check_writable(directory, "checkpoint", "give another checkpoint")
 
 
+def check_report_file(file: Path) -> None:
+    """Raise DirectoryError unless a report can be written into the directory of its file, which has to be there."""
+    if not file.parent.is_dir():
+        raise DirectoryError(
+            f"report {file}: there is no directory {file.parent}. Make it, or give -o another path."
+        )
+    check_writable(file.parent, "directory of the report", "give -o another path")
+
+
 def check_output_directory(directory: Path) -> None:
     """Raise DirectoryError unless the files of a sink can be written."""
     check_writable(directory, "output", "give the sink another path")

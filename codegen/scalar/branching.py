@@ -52,14 +52,13 @@ def _choose(
     ends = [value for _, value in arms] + [exp.null() if default is None else default]
     values = low.align_values(ends, node)
     dtype = values[-1].type
-    _refuse_nested(dtype, node)
     # Align has cast all values to one type: NULL among them means that all are NULL.
     if pa.types.is_null(dtype):
         return _no_type(node, values)
     # SQL computes a branch only for the rows that reach it: CASE WHEN b <> 0 THEN a / b END must not fail where b is 0.
     # Arrow's case_when computes every branch for every row. The first condition is of all rows, so it may raise.
-    # And it has no kernel for VARIANTs.
-    if dtype == VARIANT or any(each.raises for each in (*conditions[1:], *values)):
+    # And it has no kernel for VARIANTs and for arrays, maps and rows within one another.
+    if _has_no_kernel(dtype) or any(each.raises for each in (*conditions[1:], *values)):
         pairs = zip(conditions, values[:-1], strict=True)
         listing = ", ".join(f"({low.branch(c)}, {low.branch(v)})" for c, v in pairs)
         text = f"scalar.case([{listing}], {low.branch(values[-1])}, {type_text(dtype)}, {low.arguments})"
@@ -72,11 +71,10 @@ def _choose(
 def _coalesce(low: ExpressionLowering, node: exp.Coalesce) -> LoweredExpression:
     values = low.align_values([node.this, *node.expressions], node)
     dtype = values[0].type
-    _refuse_nested(dtype, node)
     if pa.types.is_null(dtype):
         return _no_type(node, values)
-    # The first value is of all rows in any case; and Arrow has no kernel for VARIANTs.
-    if dtype == VARIANT or any(value.raises for value in values[1:]):
+    # The first value is of all rows in any case.
+    if _has_no_kernel(dtype) or any(value.raises for value in values[1:]):
         listing = ", ".join(low.branch(value) for value in values)
         return _of(
             f"scalar.first_valid([{listing}], {type_text(dtype)}, {low.arguments})", dtype, values
@@ -112,9 +110,9 @@ def _of(text: str, dtype: pa.DataType, values: list[LoweredExpression]) -> Lower
     return LoweredExpression(text, dtype, whole.columns, whole.raises)
 
 
-def _refuse_nested(dtype: pa.DataType, node: exp.Expression) -> None:
-    if pa.types.is_nested(dtype):
-        raise unsupported_error(node, NEEDS_SPARK)
+def _has_no_kernel(dtype: pa.DataType) -> bool:
+    """Tell whether Arrow's own conditionals do not take a type."""
+    return dtype == VARIANT or bool(pa.types.is_nested(dtype))
 
 
 ENTRIES: Final[tuple[LoweringEntry, ...]] = (
@@ -125,6 +123,7 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
             "CASE i WHEN 1 THEN l ELSE i END",
             "CASE WHEN i <> 0 THEN 10 DIV i ELSE 0 END",
             "CASE WHEN p THEN 1 ELSE 2.5 END",
+            "CASE WHEN p THEN array(i, l) WHEN q THEN array(1) END",
         ),
         _case,
         *("ifs", "default"),
@@ -134,7 +133,13 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry(exp.Nvl2, "NVL2(i, s, t)", _nvl2, "true", "false"),
     entry(
         exp.Coalesce,
-        ("COALESCE(i, l, 0)", "NVL(s, 'none')", "IFNULL(d, u)", "COALESCE(i, 10 DIV l)"),
+        (
+            "COALESCE(i, l, 0)",
+            "NVL(s, 'none')",
+            "IFNULL(d, u)",
+            "COALESCE(i, 10 DIV l)",
+            "COALESCE(IF(p, named_struct('a', i), NULL), named_struct('a', l))",
+        ),
         _coalesce,
         *("is_nvl", "is_null"),
     ),

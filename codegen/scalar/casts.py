@@ -23,7 +23,7 @@ from aggloom.codegen.scalar.lowered_expression import (
 from aggloom.codegen.scalar.lowering import ExpressionLowering
 from aggloom.codegen.scalar.nested_texts import nested_to_text
 from aggloom.codegen.scalar.operand_types import unsupported_error
-from aggloom.codegen.scalar.promotion import FLOATS, INTEGERS, is_decimal, is_number
+from aggloom.codegen.scalar.promotion import FLOATS, INTEGERS, is_decimal, is_number, wider
 from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.scalar.time_digits import digits_of_type, floor_time
 from aggloom.codegen.scalar.variant_casts import from_variant, to_variant
@@ -117,7 +117,22 @@ def _cast(
         return from_units(cast(low, value, pa.int64(), node), 1_000_000, sql)
     if pa.types.is_timestamp(source) or pa.types.is_timestamp(dtype):
         return _time(low, value, dtype, node, to)
+    if _is_widened(source, dtype):
+        return call("pc.cast({0}, {to})", dtype, value, to=to)
     raise _cast_error(value, dtype, node)
+
+
+def _is_widened(source: pa.DataType, dtype: pa.DataType) -> bool:
+    """Tell whether each number within an array, map or row fits into the type of the same place."""
+    if source == dtype or pa.types.is_null(source):
+        return True
+    # No check is needed where every value fits, so that Arrow may cast all levels at once.
+    if source.id == dtype.id and pa.types.is_nested(dtype):
+        fields = [(source.field(place), dtype.field(place)) for place in range(source.num_fields)]
+        return all(
+            one.name == other.name and _is_widened(one.type, other.type) for one, other in fields
+        )
+    return is_number(source) and is_number(dtype) and wider(source, dtype, texts=False) == dtype
 
 
 def cast_part(

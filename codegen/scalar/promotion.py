@@ -79,6 +79,8 @@ def wider(left: pa.DataType, right: pa.DataType, texts: bool) -> pa.DataType | N
         return _wider_number(left, right)
     if VARIANT in (left, right):
         return None
+    if pa.types.is_nested(left) and pa.types.is_nested(right):
+        return _wider_nested(left, right)
     for text, other in ((left, right), (right, left)):
         if texts and text == pa.string() and not pa.types.is_nested(other):
             # As ANSI mode of Spark: a text beside an INT becomes a BIGINT, so that '3000000000' beside 1 does not fail.
@@ -92,6 +94,27 @@ def wider(left: pa.DataType, right: pa.DataType, texts: bool) -> pa.DataType | N
     if pa.types.is_timestamp(left) and pa.types.is_timestamp(right):
         return INSTANT
     return None
+
+
+def _wider_nested(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    """The array, map or row whose elements are of the common types; rows have fields of the same names."""
+    if left.id != right.id or left.num_fields != right.num_fields:
+        return None
+    pairs = [(left.field(place), right.field(place)) for place in range(left.num_fields)]
+    if pa.types.is_map(left):
+        pairs = [(left.key_field, right.key_field), (left.item_field, right.item_field)]
+    types = [wider(one.type, other.type, texts=False) for one, other in pairs]
+    if None in types:
+        return None
+    if pa.types.is_list(left):
+        return pa.list_(*types)
+    if pa.types.is_map(left):
+        return pa.map_(*types)
+    # Spark compares names of fields without case, and keeps those of the first.
+    if any(one.name.casefold() != other.name.casefold() for one, other in pairs):
+        return None
+    names = [one.name for one, _ in pairs]
+    return pa.struct(list(zip(names, types, strict=True)))
 
 
 def _wider_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:

@@ -20,7 +20,7 @@ from aggloom.codegen.sql.errors import Span, place_error, refusal, span, syntax_
 from aggloom.codegen.sql.first_words import check_first_words
 from aggloom.codegen.sql.grouping_sets import has_sets
 from aggloom.codegen.sql.match_parser import MatchCall
-from aggloom.codegen.sql.pattern_lists import write_pattern_lists
+from aggloom.codegen.sql.pattern_lists import write_pattern_lists, write_quantified_lists
 from aggloom.codegen.sql.row_values import compare_fields
 from aggloom.codegen.sql.table_calls import join_table_functions, read_table_function
 from aggloom.codegen.sql.unsupported_parts import check_hints, check_unread
@@ -119,6 +119,7 @@ def statements(
         write_out(tree)
         compare_fields(tree, dialect)
         write_pattern_lists(tree)
+        write_quantified_lists(tree)
         join_table_functions(tree)
         _check_functions(tree)
         _make_queries_of_values(tree)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from sqlglot import exp
 
@@ -80,32 +81,47 @@ def as_membership(node: exp.Expression) -> exp.Expression:
     return exp.Not(this=whole) if isinstance(compared, exp.NEQ) and word == "ALL" else node
 
 
-def quantified_value(
-    comparison: exp.Expression, word: str, query: exp.Expression
-) -> exp.Expression | None:
-    """A comparison with ANY or ALL rows as a value, by the least and the greatest of them; None for rows without names.
+def is_test(condition: exp.Expression) -> bool:
+    """Tell whether a condition, or its opposite, only asks which rows a sub-query has."""
+    inner = bare(condition.this) if isinstance(condition, exp.Not) else condition
+    if isinstance(inner, exp.Exists):
+        # An aggregate without GROUP BY has one row in any case: it is a value to compare, and no rows to look for.
+        return not is_single(inner.this)
+    if isinstance(inner, exp.In) and inner.args.get("query"):
+        return not is_single(inner.args["query"])
+    comparison = split_quantifier(inner)
+    return comparison is not None and not is_single(comparison[2])
+
+
+class Extremes(NamedTuple):
+    """The ends of the rows of a query for ANY and ALL: the least and the greatest value, the count of values that are
+    not NULL, and that of rows.
+    """
+
+    least: exp.Expression
+    greatest: exp.Expression
+    valid: exp.Expression
+    rows: exp.Expression
+
+
+def quantified_value(comparison: exp.Expression, word: str, of: Extremes) -> exp.Expression:
+    """A comparison with ANY or ALL rows as a value, by the least and the greatest of them.
 
     comparison: as `split_quantifier` returns it. TRUE and FALSE are decided by one row; what is left is NULL if a side
     of a comparison was.
     """
-    source = _find_column(query)
-    if source is None:
-        return None
-    rows = _aggregate(source[0], "COUNT", exp.Star())
-    least, greatest, valid = (
-        _aggregate(source[0], name, source[1]) for name in ("MIN", "MAX", "COUNT")
-    )
     left, kind = comparison.this, type(comparison)
     # `x < ALL` and `x > ANY` are about the least row, their opposites about the greatest, = and <> about both.
     by_least = isinstance(comparison, exp.LT | exp.LTE) == (word == "ALL")
-    ends = [least if by_least else greatest]
+    ends = [of.least if by_least else of.greatest]
     if kind in (exp.EQ, exp.NEQ):
-        ends = [least, greatest]
+        ends = [of.least, of.greatest]
     tests = [exp.paren(kind(this=left.copy(), expression=end.copy())) for end in ends]
     is_null = exp.or_(
-        exp.Is(this=left.copy(), expression=exp.null()), exp.LT(this=valid, expression=rows.copy())
+        exp.Is(this=left.copy(), expression=exp.null()),
+        exp.LT(this=of.valid, expression=of.rows.copy()),
     )
-    is_empty = exp.EQ(this=rows, expression=exp.Literal.number(0))
+    is_empty = exp.EQ(this=of.rows, expression=exp.Literal.number(0))
     is_any = word == "ANY"
     decided = exp.or_(*tests) if is_any else exp.not_(exp.and_(*tests))
     return exp.Case(
@@ -118,23 +134,25 @@ def quantified_value(
     )
 
 
-def _find_column(query: exp.Expression) -> tuple[exp.Select, exp.Expression] | None:
-    """A query whose items may be replaced by aggregates, and its one column; None for a UNION or a star."""
+def extremes_of(query: exp.Expression) -> Extremes | None:
+    """The extremes as sub-queries of their own; None for a query whose one item cannot be replaced by an aggregate.
+
+    That is so for a UNION, for a star, and where the rows are those of GROUP BY, HAVING, LIMIT or OVER.
+    """
     query = unwrap_query(query).copy()
     if not isinstance(query, exp.Select) or not query.args.get("from_"):
         return None
     if len(query.expressions) != 1 or isinstance(query.expressions[0], exp.Star):
         return None
-    column = query.expressions[0].unalias()
     clauses = ("group", "having", "limit", "offset", "qualify")
-    if not any(query.args.get(key) for key in clauses) and not has_windows(query):
-        # The least, the greatest, and whether there are rows are the same with equal rows and in any order.
-        query.set("distinct", None)
-        query.set("order", None)
-        return query, column
-    query.set("expressions", [exp.alias_(column, "each")])
-    below = exp.Subquery(this=query, alias=exp.TableAlias(this="rows"))
-    return exp.select("*").from_(below), exp.column("each")
+    if any(query.args.get(key) for key in clauses) or has_windows(query):
+        return None
+    column = query.expressions[0].unalias()
+    # The least, the greatest, and whether there are rows are the same with equal rows and in any order.
+    query.set("distinct", None)
+    query.set("order", None)
+    calls = (("MIN", column), ("MAX", column), ("COUNT", column), ("COUNT", exp.Star()))
+    return Extremes(*(_aggregate(query, function, argument) for function, argument in calls))
 
 
 def _aggregate(source: exp.Select, function: str, argument: exp.Expression) -> exp.Expression:

@@ -55,6 +55,7 @@ def case(
     parts.append(array(default(*reached), len(rows)))
     # Parts are in the order of arms; sorting the rows they are of leads back to the order of rows.
     order = np.argsort(np.concatenate([*places, rows]), kind="stable")
+    parts = [part if part.type == dtype else part.cast(dtype) for part in parts]
     return pa.chunked_array(parts, dtype).combine_chunks().take(pa.array(order))
 
 
@@ -71,11 +72,23 @@ def first_valid(
 
 def _fill(values: pa.Array, others: pa.Array) -> pa.Array:
     """The values, those of the other array where they are NULL."""
+    if pa.types.is_nested(values.type):
+        return _fill_nested(values, others)
     if not is_variant(values.type):
         return pc.coalesce(values, others)
     # Arrow has no kernel for JSON's type, but for the texts below it.
     filled = pc.coalesce(values.storage, others.storage)
     return pa.ExtensionArray.from_storage(values.type, filled)
+
+
+def _fill_nested(values: pa.Array, others: pa.Array) -> pa.Array:
+    """The same for arrays, maps and rows, which Arrow's kernel does not take."""
+    count = len(values)
+    missing = values.is_null().to_numpy(zero_copy_only=False)
+    places = np.arange(count) + count * missing
+    others = others if others.type == values.type else others.cast(values.type)
+    both = pa.chunked_array([values, others], values.type).combine_chunks()
+    return both.take(pa.array(places))
 
 
 def _on(

@@ -99,3 +99,10 @@ def test_a_check_leaves_nothing(tmp_path: Path) -> None:
     check_checkpoint_directory(tmp_path / "a" / "b")
     check_checkpoint_directory(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_report_names_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    file = tmp_path / "none" / "x.html"
+    result = CliRunner().invoke(main, ["report", str(tmp_path), "-o", str(file)])
+    assert result.exit_code
+    assert f"there is no directory {file.parent}. Make it, or give -o another" in result.output

@@ -117,6 +117,8 @@ def test_upserts_and_processing_time() -> None:
         ("TABLE totals", "TABLE orders", "is created twice"),
         ("KEY (shop)", "KEY (shop, shop)", "PRIMARY KEY names column 'shop' twice"),
         ("INSERT", "EXECUTE STATEMENT SET BEGIN INSERT", "the statement set has no END"),
+        ("INSERT", "EXECUTE STATEMENT SET BEGIN END; INSERT", "the statement set is empty"),
+        ("INSERT", "BEGIN STATEMENT SET;\nEND; INSERT", "the statement set is empty"),
     ],
 )
 def test_what_a_script_cannot_say(old: str, new: str, said: str) -> None:

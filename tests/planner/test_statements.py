@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,40 @@ def test_functions_in_computed_columns_and_views() -> None:
         harness.process([("+I", 8)])
         harness.flush()
         assert harness.table() == [(2.0,)]
+
+
+DATAGEN = "CREATE TABLE s ({}) WITH ('connector' = 'datagen'); SELECT * FROM s"
+
+
+@pytest.mark.parametrize(
+    ("columns", "names"),
+    [
+        ("k INT, v INT, c AS k > v, d AS k < v, e AS k >= v, f STRING", "kvcdef"),
+        ("k INT, c AS CASE WHEN k<3 THEN k ELSE 1 END, m MAP<STRING, ARRAY<INT>>, z INT", "kcmz"),
+        ("r ROW<a INT, b ROW<c INT, d ARRAY<STRING>>>, z INT", "rz"),
+        ("r ARRAY <INT>, x AS FILTER(r, y -> y > 1), z INT", "rxz"),
+        ("k INT, c AS k << 1, d AS k >> 1, e INT DEFAULT 3", "kcde"),
+        ("k INT, d AS MAP['a', k, 'b', 2]['a'], e AS ARRAY[1, k][1], z INT", "kdez"),
+    ],
+)
+def test_signs_in_a_computed_column_end_no_column(columns: str, names: str) -> None:
+    with al.Harness.from_sql(DATAGEN.format(columns), {}) as harness:
+        assert harness.plan.schema.names == list(names)
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        ("SUM(k)", "SUM, which aggregates rows,"),
+        ("ROW_NUMBER() OVER (ORDER BY k)", "OVER"),
+        ("k IN (SELECT k FROM s)", "a sub-query"),
+        ("EXPLODE(ARRAY[k])", "a function that makes rows,"),
+    ],
+)
+def test_a_computed_column_is_of_its_row(value: str, what: str) -> None:
+    with pytest.raises(SqlError, match=f"{what} in the computed column 'c' is not") as raised:
+        al.Harness.from_sql(DATAGEN.format(f"k INT, c AS {value}"), {})
+    assert "^^^" in str(raised.value)
 
 
 def test_a_function_of_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,6 +290,62 @@ def test_values_are_inserted(tmp_path: Path) -> None:
     assert run_script(f"{SINK} INSERT INTO o (id) VALUES (7)", tmp_path) == [
         "+I id=7, s=xy, d=1.50"
     ]
+
+
+@pytest.mark.parametrize(
+    ("query", "row"),
+    [
+        ("VALUES (NULL, NULL, NULL)", "+I id=NULL, s=NULL, d=NULL"),
+        ("(s, id) VALUES (NULL, 1)", "+I id=1, s=NULL, d=1.50"),
+        ("SELECT 1, NULL, NULL", "+I id=1, s=NULL, d=NULL"),
+        (
+            "SELECT 1, NULL, d FROM (SELECT 2, NULL AS e, CAST(3 AS DECIMAL(5, 2)) AS d UNION "
+            "SELECT 3, 'x', NULL) AS q WHERE d > 2",
+            "+I id=1, s=NULL, d=3.00",
+        ),
+    ],
+)
+def test_a_null_has_the_type_of_its_column(query: str, row: str, tmp_path: Path) -> None:
+    assert run_script(f"{SINK} INSERT INTO o {query}", tmp_path) == [row]
+
+
+VALUES = """CREATE TABLE g (k INT, s STRING, c AS k + 1, d DECIMAL(5, 2), PRIMARY KEY (k) NOT ENFORCED)
+  WITH ('connector' = 'values', 'rows' = '(1, ''a'', 1.5), (2, NULL, NULL)'); """
+
+
+def test_a_table_of_constant_rows(tmp_path: Path) -> None:
+    into = "CREATE TABLE o (k INT, n STRING) WITH ('connector' = 'values'); INSERT INTO o SELECT"
+    query = "a.c, b.s FROM g AS a JOIN g AS b ON a.k = b.k WHERE a.d IS NULL OR a.d > 1"
+    lines = run_script(f"{VALUES} {into} {query}", tmp_path)
+    assert sorted(lines) == ["+I k=2, n=a", "+I k=3, n=NULL"]
+    assert table_of(f"{VALUES} SELECT g.s, t.n FROM g JOIN t ON g.k = t.id") == [("a", 5)]
+    # Without rows it is a table that a harness feeds.
+    bare = "CREATE TABLE g (k INT) WITH ('connector' = 'values'); SELECT SUM(k) AS s FROM g"
+    with al.Harness.from_sql(bare, {}, backend="python") as harness:
+        harness.process([("+I", 1), ("+I", 2)])
+        harness.flush()
+        assert harness.table() == [(3,)]
+
+
+@pytest.mark.parametrize(
+    ("options", "columns", "said"),
+    [
+        ("'rows' = '(1, 2)'", "k INT", "a row of 'rows' has 2 values for 1 columns"),
+        ("'rows' = '(1'", "k INT", "'rows' cannot be read: the SQL cannot be read: a closing"),
+        ("'rows' = '1); SELECT (1'", "k INT", "'rows' cannot be read"),
+        ("'data-id' = '1'", "k INT", "connector 'values' has no option 'data-id'; it has 'rows'"),
+        (
+            "'rows' = '1'",
+            "k TIMESTAMP(3), WATERMARK FOR k AS k",
+            "WATERMARK of a table of constant",
+        ),
+    ],
+)
+def test_constant_rows_that_a_table_cannot_have(options: str, columns: str, said: str) -> None:
+    table = f"CREATE TABLE g ({columns}) WITH ('connector' = 'values', {options});"
+    with pytest.raises(AggloomError, match=re.escape(said)) as raised:
+        al.Harness.from_sql(f"{table} SELECT * FROM g", {})
+    assert "\nAt line 1" in str(raised.value)
 
 
 def test_a_table_as_a_query(tmp_path: Path) -> None:

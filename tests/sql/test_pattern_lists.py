@@ -1,4 +1,4 @@
-"""LIKE ANY and LIKE ALL, beside the same conditions one by one in DuckDB."""
+"""LIKE ANY, LIKE ALL, and comparisons with ANY and ALL of a list, beside the same conditions one by one in DuckDB."""
 
 from __future__ import annotations
 
@@ -48,3 +48,18 @@ def test_an_empty_list_is_refused() -> None:
     with pytest.raises(SqlError, match="a list without patterns") as refusal:
         al.Harness.from_sql("SELECT k FROM t WHERE k LIKE ANY ()", {"t": "k STRING"})
     assert "^" in str(refusal.value)
+
+
+@pytest.mark.parametrize("sign", ["=", "<>", "<", ">="])
+@pytest.mark.parametrize("listed", ["ANY", "SOME", "ALL"])
+@pytest.mark.parametrize("form", ["({})", "(VALUES {})"])
+def test_a_value_beside_a_list(sign: str, listed: str, form: str) -> None:
+    connect = " AND " if listed == "ALL" else " OR "
+    values = ["1", "3", "CAST(NULL AS INT)"]
+    condition = connect.join(f"k {sign} {each}" for each in values)
+    wanted = duckdb.sql(f"SELECT k, {condition} FROM (VALUES (1), (2), (NULL)) AS t(k)").fetchall()
+    sql = f"SELECT k, k {sign} {listed} {form.format(', '.join(values))} AS r FROM t"
+    with al.Harness.from_sql(sql, {"t": "k INT"}, backend="python") as harness:
+        harness.process([("+I", each) for each in (1, 2, None)])
+        harness.flush()
+        assert sorted(harness.table(), key=repr) == sorted(wanted, key=repr)

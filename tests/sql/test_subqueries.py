@@ -34,6 +34,11 @@ CHOSEN = [
     "SELECT k, v FROM t WHERE v = ANY (SELECT w FROM u UNION SELECT n FROM d)"
     " AND v >= ANY (SELECT w FROM u EXCEPT SELECT n FROM d)",
     "SELECT k, v FROM t WHERE v <> ALL (SELECT w FROM u INTERSECT SELECT n FROM d)",
+    "SELECT k, v >= ANY (SELECT w FROM u WHERE u.k = t.k AND u.s > t.s GROUP BY w HAVING COUNT(*) < 2) AS m FROM t",
+    "SELECT k FROM t WHERE v > 1 OR v <> ALL (SELECT MAX(w) FROM u WHERE u.k <= t.k GROUP BY s)",
+    "SELECT k, v > ALL (SELECT w FROM u UNION SELECT n FROM d) AS m, v = ANY (SELECT w FROM u GROUP BY w) AS o FROM t",
+    "SELECT k, v < ANY (SELECT w FROM u ORDER BY w NULLS FIRST LIMIT 2) AS m FROM t",
+    "SELECT k, v, v > ANY (SELECT w + t.s FROM u WHERE u.k = t.k GROUP BY w) AS m FROM t",
     "SELECT k, v FROM t EXCEPT ALL SELECT k, w FROM u",
     "SELECT k FROM t INTERSECT ALL SELECT k FROM u",
     "SELECT k, v FROM t UNION SELECT k, k FROM u",
@@ -207,9 +212,9 @@ def test_fields_of_rows() -> None:
             "with UNION, LIMIT or OVER",
         ),
         (
-            "SELECT k FROM t WHERE v > 1 OR v > ALL (SELECT w FROM u UNION SELECT n FROM d)",
-            UnsupportedSqlError,
-            "ALL of a sub-query beside OR",
+            "SELECT k FROM t WHERE v > 1 OR v > ALL (SELECT w, s FROM u GROUP BY w, s)",
+            SqlError,
+            "selects 2, and 1 column",
         ),
         (
             "SELECT (SELECT COLLECT_LIST(w) FROM u WHERE u.k = t.k) AS c FROM t",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from queries import Columns, Steps, either
 
 _WAYS = ("ASC NULLS FIRST", "ASC NULLS LAST", "DESC NULLS FIRST", "DESC NULLS LAST")
-_LITERALS = {
+LITERALS = {
     "int": ("0", "1", "2", "-1", "NULL"),
     "text": ("'a'", "'b'", "''", "NULL"),
     "dec": ("0.00", "1.50", "-2.25"),
@@ -17,6 +17,7 @@ _LITERALS = {
     "date": ("DATE '2024-01-31'", "DATE '2024-02-29'"),
     "real": ("CAST(0.5 AS DOUBLE)", "CAST(-1.25 AS DOUBLE)"),
 }
+PATTERNS = ("'a%'", "'%b'", "'_'", "'%'")
 EXACT = ("int", "text", "dec", "date")
 """The kinds of which all rows have one order in DuckDB and aggloom."""
 
@@ -37,7 +38,7 @@ class ConstructSteps(Steps):
 
     def _of_collections(self, name: str, kind: str) -> tuple[str, str]:
         """An item of an array or a map."""
-        other = self.any(name, name, self.any(*_LITERALS[kind]))
+        other = self.any(name, name, self.any(*LITERALS[kind]))
         items = [name, other] if self.any(True, False) else [other, name]
         array = f"ARRAY[{', '.join(items)}]"
         options = [
@@ -92,7 +93,7 @@ class ConstructSteps(Steps):
         kind = columns[name]
         if kind == "real" or (kind != "date" and self.any(True, True, False)):
             return super().condition({name: kind})
-        first, second = (self.any(*[x for x in _LITERALS[kind] if x != "NULL"]) for _ in "ab")
+        first, second = (self.any(*[x for x in LITERALS[kind] if x != "NULL"]) for _ in "ab")
         options = [
             f"{name} IS DISTINCT FROM {first}",
             f"{name} {self.any('', 'NOT ')}IN ({first}, {second}{self.any('', ', NULL')})",
@@ -103,7 +104,7 @@ class ConstructSteps(Steps):
         if kind != "bool":
             options.append(f"{name} {self.any('', 'NOT ')}BETWEEN {first} AND {second}")
         if kind == "text":
-            options.append(f"{name} {self.any('', 'NOT ')}LIKE {self.any(*_PATTERNS)}")
+            options.append(f"{name} {self.any('', 'NOT ')}LIKE {self.any(*PATTERNS)}")
         picked: str = self.any(*options)
         return picked
 
@@ -165,8 +166,8 @@ class ConstructSteps(Steps):
         source, _, columns = self.alias_source(depth)
         name = self.any(*columns)
         kind = columns[name] if columns[name] not in ("real", "bool") else "int"
-        rows = ", ".join(f"({self.any(*_LITERALS[kind])}, {number})" for number in range(3))
-        rows = f"({self.any(*[x for x in _LITERALS[kind] if x != 'NULL'])}, 7), {rows}"
+        rows = ", ".join(f"({self.any(*LITERALS[kind])}, {number})" for number in range(3))
+        rows = f"({self.any(*[x for x in LITERALS[kind] if x != 'NULL'])}, 7), {rows}"
         alias, value, number = self.name("l"), self.name("n"), self.name("n")
         there = columns | {f"{alias}.{value}": kind, f"{alias}.{number}": "int"}
         how = self.any("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN")
@@ -236,7 +237,7 @@ class ConstructSteps(Steps):
         # Rows are grouped by all columns that neither the call nor FOR names.
         more = f", {name} AS {value}" if "{v}" in call else ""
         below = f"SELECT {group} AS {key}, {by} AS {on}{more} FROM {source}{self.where(columns)}"
-        known = [each for each in _LITERALS[columns[by]] if each != "NULL"]
+        known = [each for each in LITERALS[columns[by]] if each != "NULL"]
         cells = {self.name("c"): literal for literal in self.some(known, 1, 3)}
         names = ", ".join(f"{literal} AS {cell}" for cell, literal in cells.items())
         call = call.format(v=value)
@@ -316,9 +317,6 @@ class ConstructSteps(Steps):
             own: "int",
             level: "int",
         }
-
-
-_PATTERNS = ("'a%'", "'%b'", "'_'", "'%'")
 
 
 def _item(array: str, at: int) -> str:

@@ -59,17 +59,17 @@ SETS = "/*sets*/"
 AND_SETS = "/*and sets*/"
 
 
-_EITHER = re.compile("‹([^‹›]*)¦([^‹›]*)¦([^‹›]*)›")
+_EITHER = re.compile("‹([^‹›¦]*)¦([^‹›¦]*)¦([^‹›¦]*)¦([^‹›¦]*)›")
 
 
-def either(spark: str, flink: str, duck: str) -> str:
-    """A text that differs by dialect and for DuckDB; such texts nest."""
-    return f"‹{spark}¦{flink}¦{duck}›"
+def either(spark: str, flink: str, duck: str, duck_as_flink: str | None = None) -> str:
+    """A text that differs by dialect and for DuckDB, perhaps for it by dialect, too; such texts nest."""
+    return f"‹{spark}¦{flink}¦{duck}¦{duck if duck_as_flink is None else duck_as_flink}›"
 
 
-def _pick(text: str, which: Literal["spark", "flink", "duck"]) -> str:
-    """A text with one of each three."""
-    place = ("spark", "flink", "duck").index(which) + 1
+def _pick(text: str, which: Literal["spark", "flink", "duck", "duck as flink"]) -> str:
+    """A text with one of each four."""
+    place = ("spark", "flink", "duck", "duck as flink").index(which) + 1
     while "‹" in text:
         text = _EITHER.sub(lambda match: str(match[place]), text)
     return text
@@ -96,7 +96,8 @@ class Query:
     @property
     def duck(self) -> str:
         """The same for DuckDB."""
-        text = _pick(self._with(), "duck").replace(AND_SETS, "AND COUNT(*) > 0")
+        text = _pick(self._with(), "duck as flink" if self.dialect == "flink" else "duck")
+        text = text.replace(AND_SETS, "AND COUNT(*) > 0")
         text = text.replace(SETS, "HAVING COUNT(*) > 0")
         text = text.replace("LEFT SEMI", "SEMI").replace("LEFT ANTI", "ANTI")
         if self.dialect == "flink":

@@ -6,12 +6,13 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 from handlers import handler_class
+from queries import AND_SOME
 
 from aggloom.codegen.planner import Plan, PlanOptions, plan_query
 from aggloom.codegen.spec.schemas import to_schema
@@ -30,13 +31,34 @@ Change = tuple[Any, ...]
 _COMPARED = ("=", "=", "<", "<=", ">", ">=", "<>")
 
 
-@dataclass
-class Draw:
-    """A query on its way. Columns are written with the table's name."""
+_TESTS = {
+    "int": ("> 0", "< 2", "IS NOT NULL", "= 1"),
+    "text": ("> 'a'", "<> 'b'", "IS NOT NULL", "= 'a'"),
+    "dec": ("> 0", "<= 1.5", "IS NOT NULL", "= 1.50"),
+    "date": ("> DATE '2024-02-01'", "IS NOT NULL"),
+}
+"""Conditions on a column, by its kind."""
+
+
+class Shapes:
+    """Conditions and values with sub-queries, over columns of one kind, which are written with their table's name."""
 
     random: random.Random
-    names: int = 0
-    aliases: list[str] = field(default_factory=list)
+    kind: str = "int"
+    no_rows: str = ""
+    """A mark of a global aggregate, which has no row over none in some dialects."""
+
+    def source(self) -> tuple[str, list[str]]:
+        """The text of FROM in a sub-query, and the columns that it may use."""
+        raise NotImplementedError
+
+    def name(self, stem: str) -> str:
+        """The name of a further item of a query."""
+        raise NotImplementedError
+
+    def keyed_value(self, outer: list[str]) -> str | None:
+        """A sub-query that asks for a row by its key, if a table has one."""
+        return None
 
     def any(self, *given: Any) -> Any:
         return self.random.choice(given)
@@ -44,28 +66,9 @@ class Draw:
     def chance(self, share: float) -> bool:
         return self.random.random() < share
 
-    def alias(self) -> str:
-        self.names += 1
-        return f"x{self.names}"
-
-    def source(self) -> tuple[str, list[str]]:
-        """A table of FROM and its columns."""
-        name = self.alias()
-        kind = self.any("t", "u", "u", "d", "sums", "both", "wide", "top")
-        if kind in TABLES:
-            return f"{kind} AS {name}", [f"{name}.{column}" for column in TABLES[kind].names]
-        text, columns = {
-            "sums": ("SELECT s, SUM(w) AS a, COUNT(w) AS b FROM u GROUP BY s", "sab"),
-            "both": ("SELECT k AS a, v AS b FROM t UNION ALL SELECT id, n FROM d", "ab"),
-            "wide": ("SELECT t.k AS a, d.n AS b FROM t LEFT JOIN d ON t.v = d.id", "ab"),
-            "top": (
-                "SELECT s AS a, m AS b FROM (SELECT s, m, ROW_NUMBER() OVER (PARTITION BY m ORDER BY "
-                "s NULLS FIRST) AS r FROM (SELECT s, MAX(w) AS m FROM u GROUP BY s) AS z) AS y "
-                "WHERE r <= 1",
-                "ab",
-            ),
-        }[kind]
-        return f"({text}) AS {name}", [f"{name}.{column}" for column in columns]
+    def bound(self, columns: list[str]) -> str:
+        """A condition on one of the columns."""
+        return f"{self.any(*columns)} {self.any(*_TESTS[self.kind])}"
 
     def query(self, shown: int, outer: list[str], depth: int) -> str:
         """A sub-query with some columns."""
@@ -83,7 +86,7 @@ class Draw:
         if tied and self.chance(0.3):
             where.append(f"{self.any(*columns)} {self.any(*_COMPARED)} {self.any(*outer)}")
         if self.chance(0.3):
-            where.append(f"{self.any(*columns)} {self.any('> 0', '< 2', 'IS NOT NULL', '= 1')}")
+            where.append(self.bound(columns))
         if depth and self.chance(0.25):
             where.append(self.test(columns, depth - 1))
         condition = f" WHERE {' AND '.join(where)}" if where else ""
@@ -98,24 +101,32 @@ class Draw:
     def single(self, outer: list[str], depth: int, filtered: bool = True) -> str:
         """A sub-query with one row."""
         if self.chance(0.15):
-            return f"SELECT d.n FROM d WHERE d.id = {self.any(*outer)}"
+            keyed = self.keyed_value(outer)
+            if keyed is not None:
+                return keyed
         source, columns = self.source()
-        where = []
+        where, tied = [], False
         if self.chance(0.6):
             where.append(f"{self.any(*columns)} = {self.any(*outer)}")
+            tied = True
         if self.chance(0.3):
             where.append(f"{self.any(*columns)} {self.any(*_COMPARED)} {self.any(*outer)}")
+            tied = True
         if self.chance(0.3):
-            where.append(f"{self.any(*columns)} {self.any('> 0', '< 2')}")
+            where.append(self.bound(columns))
         if depth and self.chance(0.2):
             where.append(self.test(columns, depth - 1))
         if self.chance(0.1):
-            where.append(f"{self.any(*outer)} > 0")
-        item = self.any("MAX({0})", "COUNT(*)", "COUNT({0})", "SUM({0}) + COUNT(*)", "MIN({0})")
+            where.append(self.bound(outer))
+            tied = True
+        items = ["MAX({0})", "MIN({0})"]
+        if self.kind == "int":
+            items += ["COUNT(*)", "COUNT({0})", "SUM({0}) + COUNT(*)"]
+        item = self.any(*items)
         condition = f" WHERE {' AND '.join(where)}" if where else ""
-        having = (
-            f" HAVING COUNT(*) {self.any('< 2', '> 0')}" if filtered and self.chance(0.15) else ""
-        )
+        having = "" if tied else self.no_rows
+        if filtered and self.chance(0.15):
+            having = f" HAVING COUNT(*) {self.any('< 2', '> 0')}{having and f' {AND_SOME}'}"
         return f"SELECT {item.format(self.any(*columns))} FROM {source}{condition}{having}"
 
     def test(self, outer: list[str], depth: int) -> str:
@@ -152,14 +163,93 @@ class Draw:
             inner = f"{one} {self.any(*_COMPARED)} {quantified}"
         else:
             inner = f"{one} {self.any(*_COMPARED)} ({self.single(outer, depth)})"
-        other = f"{self.any(*outer)} {self.any('> 1', '= 0', 'IS NULL')}"
+        other = self.any(self.bound(outer), f"{self.any(*outer)} IS NULL")
         return self.any(
             f"({inner} OR {other})",
             f"NOT ({inner} AND {other})",
             f"(CASE WHEN {inner} THEN 1 ELSE 0 END = {self.any('0', '1')})",
             f"(({inner}) IS NULL)",
-            f"({inner} OR {other} OR {one} > 1)",
+            f"({inner} OR {other} OR {self.bound([one])})",
         )
+
+    def ask(self, source: str, columns: list[str]) -> tuple[str, dict[str, str]]:
+        """A query around sub-queries, and the kinds of its columns."""
+        where = [self.test(columns, 1) for _ in range(self.any(0, 1, 1, 2))]
+        if self.chance(0.3):
+            where.append(self.bound(columns))
+        condition = f" WHERE {' AND '.join(where)}" if where else ""
+        if self.chance(0.3):
+            return self.group_rows(source, columns, condition)
+        items = [(column, self.kind) for column in columns]
+        if not where or self.chance(0.4):
+            items.append((f"({self.single(columns, 1)})", self.kind))
+        if self.chance(0.25):
+            items.append((self.value(columns, 1), "bool"))
+        if self.chance(0.1):
+            items.append((f"{columns[0]} NOT IN ({self.query(1, columns, 1)})", "bool"))
+        distinct = "DISTINCT " if self.chance(0.1) else ""
+        named, kinds = self._name_items(items)
+        return f"SELECT {distinct}{named} FROM {source}{condition}", kinds
+
+    def group_rows(
+        self, source: str, columns: list[str], condition: str
+    ) -> tuple[str, dict[str, str]]:
+        """A query that groups, with sub-queries below and above."""
+        key, other = columns[0], columns[-1] if len(columns) < 2 else columns[1]
+        total = f"SUM({other})" if self.kind == "int" else f"MAX({other})"
+        items = [(key, self.kind), (total, self.kind)]
+        if self.chance(0.4):
+            items.append((f"({self.single([key], 0)})", self.kind))
+        if self.chance(0.3):
+            items.append((f"SUM(CASE WHEN {self.value(columns, 0)} THEN 1 ELSE 0 END)", "int"))
+        having = ""
+        if self.chance(0.5):
+            test = self.any(
+                f"{total} {self.any(*_COMPARED)} ({self.single([key], 0)})",
+                f"{key} {self.any('', 'NOT ')}IN ({self.query(1, [key], 0)})",
+                f"EXISTS ({self.query(1, [key], 0)})",
+            )
+            having = f" HAVING {test}"
+        named, kinds = self._name_items(items)
+        return f"SELECT {named} FROM {source}{condition} GROUP BY {key}{having}", kinds
+
+    def _name_items(self, items: list[tuple[str, str]]) -> tuple[str, dict[str, str]]:
+        kinds = {self.name("o"): kind for _, kind in items}
+        text = ", ".join(f"{item} AS {name}" for (item, _), name in zip(items, kinds, strict=True))
+        return text, kinds
+
+
+@dataclass
+class Draw(Shapes):
+    """A query on its way over the tables of this module."""
+
+    random: random.Random
+    names: int = 0
+
+    def name(self, stem: str) -> str:
+        self.names += 1
+        return f"{stem}{self.names}"
+
+    def keyed_value(self, outer: list[str]) -> str | None:
+        return f"SELECT d.n FROM d WHERE d.id = {self.any(*outer)}"
+
+    def source(self) -> tuple[str, list[str]]:
+        name = self.name("x")
+        kind = self.any("t", "u", "u", "d", "sums", "both", "wide", "top")
+        if kind in TABLES:
+            return f"{kind} AS {name}", [f"{name}.{column}" for column in TABLES[kind].names]
+        text, columns = {
+            "sums": ("SELECT s, SUM(w) AS a, COUNT(w) AS b FROM u GROUP BY s", "sab"),
+            "both": ("SELECT k AS a, v AS b FROM t UNION ALL SELECT id, n FROM d", "ab"),
+            "wide": ("SELECT t.k AS a, d.n AS b FROM t LEFT JOIN d ON t.v = d.id", "ab"),
+            "top": (
+                "SELECT s AS a, m AS b FROM (SELECT s, m, ROW_NUMBER() OVER (PARTITION BY m ORDER BY "
+                "s NULLS FIRST) AS r FROM (SELECT s, MAX(w) AS m FROM u GROUP BY s) AS z) AS y "
+                "WHERE r <= 1",
+                "ab",
+            ),
+        }[kind]
+        return f"({text}) AS {name}", [f"{name}.{column}" for column in columns]
 
     def whole(self) -> str:
         """A query around sub-queries."""
@@ -171,41 +261,7 @@ class Draw:
             ("u FULL JOIN d ON u.w = d.id", ["u.k", "u.w", "d.id"]),
             ("d", ["d.id", "d.n"]),
         )
-        where = [self.test(columns, 1) for _ in range(self.any(0, 1, 1, 2))]
-        if self.chance(0.3):
-            where.append(f"{self.any(*columns)} {self.any('> 0', 'IS NOT NULL', '< 3')}")
-        condition = f" WHERE {' AND '.join(where)}" if where else ""
-        if self.chance(0.3):
-            return self.group_rows(source, columns, condition)
-        items = list(columns)
-        if not where or self.chance(0.4):
-            items.append(f"({self.single(columns, 1)})")
-        if self.chance(0.25):
-            items.append(self.value(columns, 1))
-        if self.chance(0.1):
-            items.append(f"{columns[0]} NOT IN ({self.query(1, columns, 1)})")
-        named = ", ".join(f"{item} AS o{place}" for place, item in enumerate(items))
-        distinct = "DISTINCT " if self.chance(0.1) else ""
-        return f"SELECT {distinct}{named} FROM {source}{condition}"
-
-    def group_rows(self, source: str, columns: list[str], condition: str) -> str:
-        """A query that groups, with sub-queries below and above."""
-        key, other = columns[0], columns[1]
-        items = [key, f"SUM({other})"]
-        if self.chance(0.4):
-            items.append(f"({self.single([key], 0)})")
-        if self.chance(0.3):
-            items.append(f"SUM(CASE WHEN {self.value(columns, 0)} THEN 1 ELSE 0 END)")
-        having = ""
-        if self.chance(0.5):
-            test = self.any(
-                f"SUM({other}) {self.any(*_COMPARED)} ({self.single([key], 0)})",
-                f"{key} {self.any('', 'NOT ')}IN ({self.query(1, [key], 0)})",
-                f"EXISTS ({self.query(1, [key], 0)})",
-            )
-            having = f" HAVING {test}"
-        named = ", ".join(f"{item} AS o{place}" for place, item in enumerate(items))
-        return f"SELECT {named} FROM {source}{condition} GROUP BY {key}{having}"
+        return self.ask(source, columns)[0]
 
 
 def query_of(seed: int) -> str:

@@ -27,7 +27,6 @@ from aggloom.codegen.planner.builders.join_tree import (
 from aggloom.codegen.planner.builders.lookup_hints import lookup_hints, refuse_unheeded
 from aggloom.codegen.planner.builders.select_items import resolve_items
 from aggloom.codegen.planner.builders.subqueries import (
-    is_test,
     join_subqueries,
     join_test,
     join_values,
@@ -46,7 +45,12 @@ from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.relations import Relation, Relations
 from aggloom.codegen.sql.scope import Scope, bare
 from aggloom.codegen.sql.shape import check_expression
-from aggloom.codegen.sql.subqueries import has_queries, queries, simplify_condition
+from aggloom.codegen.sql.subqueries import (
+    has_queries,
+    is_test,
+    queries,
+    simplify_condition,
+)
 from aggloom.codegen.sql.table_calls import TableFunction, read_table_function
 from aggloom.errors import SqlError
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.types as pt
+from sqlglot import exp
 
 from aggloom.codegen.operators import Calc, Node
+from aggloom.codegen.planner.builders.set_operations import nameless
 from aggloom.codegen.planner.builders.sink_digits import digits_of_column
+from aggloom.codegen.planner.builders.untyped_nulls import Prober, type_nulls
 from aggloom.codegen.planner.scripts.create_table import CreatedTable
 from aggloom.codegen.planner.scripts.script import Script, Target
 from aggloom.codegen.scalar.expressions import quote_name, select_names
@@ -48,6 +51,20 @@ def plan_insertion(script: Script, target: Target, rows: Node, dialect: str) -> 
     if tuple(select) == select_names(rows.schema.names):
         return rows
     return Calc(rows, tuple(select), schema)
+
+
+def type_inserted(script: Script, prober: Prober, dialect: str) -> exp.Expression:
+    """The query of a script, whose NULLs without a type have those of the columns that INSERT INTO fills with them."""
+    if script.target is None:
+        return script.query
+    table = _find_table(script, script.target)
+    # The columns of CREATE TABLE .. AS are those of its query.
+    schema = pa.schema([]) if table.is_derived else _written_columns(table, script.target, dialect)
+    kinds = {field.name: field.type for field in schema}
+    names = script.target.columns or schema.names
+    query = type_nulls(prober, script.query, [kinds.get(name) for name in names])
+    # Names of the query mean nothing here, so that two NULLs may have one.
+    return query if query is script.query or table.is_derived else nameless(query)
 
 
 def _find_table(script: Script, target: Target) -> CreatedTable:

@@ -15,6 +15,7 @@ from aggloom.codegen.planner.builders.constants import values, with_from
 from aggloom.codegen.planner.builders.field_stars import write_fields_out
 from aggloom.codegen.planner.builders.from_clause import has_joins, plan_from_clause
 from aggloom.codegen.planner.builders.hints import set_state_ttl, state_ttl
+from aggloom.codegen.planner.builders.insert import type_inserted
 from aggloom.codegen.planner.builders.match import plan_match
 from aggloom.codegen.planner.builders.numbering import plan_numbering, push_number_bounds
 from aggloom.codegen.planner.builders.over import over, plan_open_numberings
@@ -79,7 +80,8 @@ def logical_plan(
     named |= script.views
     check_qualified(script, named)
     check_columns(script)
-    root = _Builder(named, dialect, options, notes).query(script.query)
+    builder = _Builder(named, dialect, options, notes)
+    root = builder.query(type_inserted(script, builder._prober(), dialect))
     return plan_open_numberings(dialect, options, root)
 
 
@@ -371,10 +373,8 @@ class _Builder:
         named = name_columns(select, aliases, tree.expressions[0])
         schema = pa.schema([(name, kind) for (name, _), kind in zip(named, types, strict=True)])
         calc = Calc(source, tuple(named), schema, where)
-        changes_nothing = (
-            calc.picked_columns == tuple(calc.schema.names) and calc.schema == source.schema
-        )
-        return source if changes_nothing else calc
+        is_same = calc.schema == source.schema and calc.picked_columns == tuple(calc.schema.names)
+        return source if is_same else calc
 
     def _aggregate(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
         timed = filter_groups(self._aggregate, self.dialect, tree, source, names)

@@ -11,6 +11,7 @@ from aggloom.codegen.planner.builders.subquery_bounds import existence_by_bound,
 from aggloom.codegen.planner.builders.subquery_marks import (
     ValueOfRows,
     distinct_rows,
+    extremes_of_rows,
     membership_of_several,
 )
 from aggloom.codegen.planner.builders.subquery_rows import (
@@ -33,6 +34,7 @@ from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.scope import bare, make_column, name_item, pretty, text_of
 from aggloom.codegen.sql.subqueries import (
     as_membership,
+    extremes_of,
     has_queries,
     is_single,
     quantified_value,
@@ -41,18 +43,6 @@ from aggloom.codegen.sql.subqueries import (
     unwrap_query,
 )
 from aggloom.errors import SqlError
-
-
-def is_test(condition: exp.Expression) -> bool:
-    """Tell whether a condition, or its opposite, only asks which rows a sub-query has."""
-    inner = bare(condition.this) if isinstance(condition, exp.Not) else condition
-    if isinstance(inner, exp.Exists):
-        # An aggregate without GROUP BY has one row in any case: it is a value to compare, and no rows to look for.
-        return not is_single(inner.this)
-    if isinstance(inner, exp.In) and inner.args.get("query"):
-        return not is_single(inner.args["query"])
-    comparison = split_quantifier(inner)
-    return comparison is not None and not is_single(comparison[2])
 
 
 def join_test(clause: Clause, condition: exp.Expression) -> None:
@@ -101,11 +91,7 @@ def join_values(clause: Clause, node: exp.Expression, loose: bool = False) -> ex
     if compared is not None:
         comparison, word, query = compared
         if not is_single(query):
-            value = quantified_value(comparison, word, query)
-            if value is None:
-                fix = "write it as a condition of WHERE of its own, joined by AND"
-                raise refusal(query, f"{word} of a sub-query beside OR or NOT is", fix)
-            return exp.paren(join_values(clause, value, loose))
+            return exp.paren(_join_quantified(clause, comparison, word, query, loose))
         left, right = join_values(clause, comparison.this), _scalar(clause, query)
         return type(comparison)(this=left, expression=right)
     # What is left has no comparison around it that says how many rows and columns it may have.
@@ -255,6 +241,22 @@ def _mark(clause: Clause, node: exp.In, loose: bool) -> exp.Expression:
         ],
         default=exp.false(),
     )
+
+
+def _join_quantified(
+    clause: Clause, comparison: exp.Expression, word: str, query: exp.Expression, loose: bool
+) -> exp.Expression:
+    """ANY and ALL as values."""
+    plain = extremes_of(query)
+    if plain is not None:
+        return join_values(clause, quantified_value(comparison, word, plain), loose)
+    # Rows of GROUP BY, LIMIT or UNION are planned first: aggregates of their own may stand in their items.
+    comparison = type(comparison)(this=join_values(clause, comparison.this), expression=exp.null())
+    body = plan_subquery(clause, query)
+    (item,) = _items(body, 1, query)
+    (rows, on), extremes = extremes_of_rows(clause, body, item, query)
+    _join(clause, "left", rows, on, query)
+    return quantified_value(comparison, word, extremes)
 
 
 def _scalar(clause: Clause, query: exp.Expression) -> exp.Expression:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.operators import compute_columns
+from aggloom.codegen.operators import Node, compute_columns
 from aggloom.codegen.planner.builders.clause import Clause
 from aggloom.codegen.planner.builders.join_tree import Leaf, Tree, plan_of_tree
 from aggloom.codegen.planner.builders.subquery_rows import Body
@@ -15,6 +15,7 @@ from aggloom.codegen.planner.builders.subquery_ties import split_ties, tie_by_va
 from aggloom.codegen.spec.content import Computed
 from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.scope import make_column, name_item
+from aggloom.codegen.sql.subqueries import Extremes
 
 
 class SubqueryJoin(NamedTuple):
@@ -53,6 +54,27 @@ def membership_of_several(
     return ValueOfRows([SubqueryJoin(rows, on)], exp.Case(ifs=ifs, default=exp.false()))
 
 
+def extremes_of_rows(
+    clause: Clause, body: Body, item: exp.Expression, place: exp.Expression
+) -> tuple[SubqueryJoin, Extremes]:
+    """The extremes of an item of a sub-query, for each row of the query around it, and the LEFT JOIN that has them."""
+    rename = tie_by_values(clause, body.clause, [item], place)
+    item = rename(item)
+    ties, on = split_ties(body.clause)
+    keys = [name_item(tie.own, clause.fresh("key")) for tie in ties]
+    on += [tie.by(key.alias) for tie, key in zip(ties, keys, strict=True)]
+    calls = (("MIN", item), ("MAX", item), ("COUNT", item), ("COUNT", exp.Star()))
+    named = {
+        clause.fresh(call.lower()): CallNode(this=call, expressions=[of.copy()])
+        for call, of in calls
+    }
+    rows = SubqueryJoin(Leaf(_group_rows(clause, body, keys, named)), on)
+    least, greatest, valid, every = map(make_column, named)
+    # The LEFT JOIN has NULLs where a value around the sub-query finds no rows.
+    counts = (exp.func("COALESCE", each, exp.Literal.number(0)) for each in (valid, every))
+    return rows, Extremes(least, greatest, *counts)
+
+
 def distinct_rows(
     clause: Clause,
     body: Body,
@@ -67,8 +89,7 @@ def distinct_rows(
     ties, on = split_ties(body.clause)
     keys = [name_item(tie.own, clause.fresh("key")) for tie in ties]
     on += [tie.by(key.alias) for tie, key in zip(ties, keys, strict=True)]
-    if not isinstance(body.tree, Leaf) or body.tree.where:
-        body.clause.tree = Leaf(plan_of_tree(clause.builder, body.tree))
+    _plan_rows(clause, body)
     assert isinstance(body.tree, Leaf)
     names, mark = [clause.fresh("item") for _ in items], clause.fresh("found")
     columns = [*keys, *(name_item(item, name) for item, name in zip(items, names, strict=True))]
@@ -91,18 +112,14 @@ def _any_of(
     mark: str,
 ) -> Tree:
     """One row a key, or one in all, that says of conditions whether any row meets them."""
-    assert isinstance(body.tree, Leaf)
     counted = [clause.fresh("count") for _ in items]
-    calls = [
-        name_item(CallNode(this="COUNT_IF", expressions=[item.copy()]), name)
+    calls = {
+        name: CallNode(this="COUNT_IF", expressions=[item.copy()])
         for item, name in zip(items, counted, strict=True)
-    ]
+    }
     every = clause.fresh("count")
-    calls.append(name_item(CallNode(this="COUNT", expressions=[exp.Star()]), every))
-    block = exp.select(*(key.copy() for key in keys), *calls).from_("joined")
-    if keys:
-        block = block.group_by(*(key.this.copy() for key in keys))
-    rows = clause.builder.over(block, body.tree.node, set())
+    calls[every] = CallNode(this="COUNT", expressions=[exp.Star()])
+    rows = _group_rows(clause, body, keys, calls)
     columns = [make_column(key.alias) for key in keys]
     zero = exp.Literal.number(0)
     columns += [
@@ -112,3 +129,22 @@ def _any_of(
     some = exp.GT(this=make_column(every), expression=zero)
     columns.append(name_item(exp.true(), mark))
     return Leaf(clause.builder.over(exp.select(*columns).from_("joined").where(some), rows, set()))
+
+
+def _group_rows(
+    clause: Clause, body: Body, keys: list[exp.Expression], calls: dict[str, CallNode]
+) -> Node:
+    """The rows of a sub-query grouped by named keys, with aggregates under their names."""
+    _plan_rows(clause, body)
+    assert isinstance(body.tree, Leaf)
+    named = [name_item(call, name) for name, call in calls.items()]
+    block = exp.select(*(key.copy() for key in keys), *named).from_("joined")
+    if keys:
+        block = block.group_by(*(key.this.copy() for key in keys))
+    return clause.builder.over(block, body.tree.node, set())
+
+
+def _plan_rows(clause: Clause, body: Body) -> None:
+    """Plan the joins and conditions of a sub-query, so that it is a table."""
+    if not isinstance(body.tree, Leaf) or body.tree.where:
+        body.clause.tree = Leaf(plan_of_tree(clause.builder, body.tree))

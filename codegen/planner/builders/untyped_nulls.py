@@ -1,10 +1,12 @@
-"""NULL without a type in a side of UNION, INTERSECT or EXCEPT: it takes the type of its column on the other side."""
+"""NULL without a type in a side of UNION, INTERSECT or EXCEPT: it takes the type of its column on the other side, and
+below INSERT INTO that of the column of the table.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 import pyarrow as pa
 from sqlglot import exp
@@ -14,6 +16,7 @@ from aggloom.codegen.planner.builders.set_operations import nameless
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.errors import SpecError
 
+Tree = TypeVar("Tree", bound=exp.Expression)
 Types = Sequence[pa.DataType | None]
 """The types of a query's columns by position; None of one that is NULL in each row."""
 
@@ -26,16 +29,16 @@ class Prober(Protocol):
     def within(self, tree: exp.Expression) -> Self: ...
 
 
-def type_nulls(prober: Prober, tree: exp.SetOperation) -> exp.SetOperation:
-    """Return the query with a CAST around each NULL whose column has a type on another side.
+def type_nulls(prober: Prober, tree: Tree, types: Types = ()) -> Tree:
+    """Return the query with a CAST around each NULL whose column has a type on another side, or in `types`.
 
     A NULL that no side gives a type stays as it is, for the error of its own block.
     """
     # Most queries have none, and plans for probing are not cheap.
     if not any(_null_columns(select) for select in tree.find_all(exp.Select)):
         return tree
-    copy = tree.copy()
-    _fill(prober, copy, ())
+    copy: Tree = tree.copy()
+    _fill(prober, copy, types)
     return copy
 
 

@@ -28,7 +28,7 @@ from aggloom.masking import mask_repr
 
 CONNECTORS = (
     *("filesystem", "kafka", "upsert-kafka", "jdbc", "delta", "iceberg"),
-    *("print", "blackhole", "datagen"),
+    *("print", "blackhole", "datagen", "values"),
 )
 _APPENDS = ("json", "avro-confluent")
 """Formats whose messages say no kind of change: each is a row that is added."""
@@ -101,7 +101,7 @@ class CreatedTable:
             kinds = {word.rpartition("=")[2].strip() for word in words}
             # Rows after an update without those before it: only by the key is it known what they replace.
             return "upsert" if kinds & _AFTER and not kinds & _BEFORE else "retract"
-        is_added = self.format in _APPENDS or self.connector == "datagen"
+        is_added = self.format in _APPENDS or self.connector in ("datagen", "values")
         return "append" if is_added else "retract"
 
     @property

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from aggloom.codegen.planner.scripts.create_like import Part
 from aggloom.codegen.planner.scripts.statement_tokens import StatementTokens
 from aggloom.codegen.spec.durations import milliseconds
+from aggloom.codegen.sql.dialect import CallNode
 from aggloom.codegen.sql.errors import Span, refusal
 from aggloom.errors import SpecError
 
@@ -125,3 +127,20 @@ def _watermark(pieces: StatementTokens, first: int, end: int) -> tuple[str, str]
     # For the error alone: a delay that is none is refused where it stands, not when the query starts.
     milliseconds("WATERMARK", delay)
     return column, delay
+
+
+def check_computed(name: str, query: exp.Expression, place: Span) -> None:
+    """Refuse a computed column that is no value of its row; query: the SELECT of its expression alone."""
+    parts = list(query.expressions[0].walk())
+    calls = [part.name.upper() for part in parts if isinstance(part, CallNode)]
+    kinds = {
+        "a sub-query": any(isinstance(part, exp.Query) for part in parts),
+        "OVER": any(isinstance(part, exp.Window) for part in parts),
+        # A generator has been written as a table by now.
+        "a function that makes rows,": bool(query.args.get("from_") or query.args.get("laterals")),
+        f"{', '.join(calls[:1])}, which aggregates rows,": bool(calls),
+    }
+    for what, is_there in kinds.items():
+        if is_there:
+            fix = "a column is computed of its own row; write it in a query, or in a view"
+            raise refusal(place, f"{what} in the computed column {name!r} is", fix)

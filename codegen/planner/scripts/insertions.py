@@ -18,6 +18,7 @@ _SET = re.compile(
     r"(?i)(execute\s+)?statement\s+set\s+begin\b|begin\s+statement\s+set\b|execute(?=\s+insert\b)|end\b"
 )
 """Words that may stand around the INSERTs that run together, or before one."""
+_END = re.compile(r"(?i)[\s;]*end\b")
 _EXPLAIN = re.compile(r"(?i)explain((?:\s+(?!statement\b)\w+,?)*)(\s+statement\s+set\s+begin\b)")
 _WORD = "EXPLAIN "
 _AFTER = ("DROP", "RESET")
@@ -88,7 +89,7 @@ def _is_query(statement: StatementTokens) -> bool:
 def _open_sets(sql: str) -> tuple[str, list[tuple[int, int]]]:
     """The text without the words around statement sets, and the places of those that are to be explained.
 
-    Raises SqlError for a set without END.
+    Raises SqlError for a set without END or without INSERTs.
     """
     explained, begin, opening = list[tuple[int, int]](), None, None
     for tokens in token_pieces(sql):
@@ -99,6 +100,7 @@ def _open_sets(sql: str) -> tuple[str, list[tuple[int, int]]]:
             # The first INSERT keeps the word that precedes it.
             # Blanked and not cut out, so that places in errors stay those of the user's text.
             opening = match.span()
+            _refuse_empty(sql, opening)
             sql = blank(sql, opening)
             explained.append((begin, len(sql)))
             continue
@@ -111,11 +113,19 @@ def _open_sets(sql: str) -> tuple[str, list[tuple[int, int]]]:
                     explained[-1], begin = (begin, start), None
             elif word != "EXECUTE":
                 opening = match.span()
+                _refuse_empty(sql, opening)
             sql = blank(sql, match.span())
     if opening is not None:
         message = "the statement set has no END; write END behind its last INSERT."
         raise place_error(SqlError(message), opening)
     return sql, explained
+
+
+def _refuse_empty(sql: str, opening: tuple[int, int]) -> None:
+    """Raise SqlError for a statement set that ends where it begins."""
+    if _END.match(sql, opening[1]):
+        message = "the statement set is empty; write an INSERT INTO between BEGIN and END."
+        raise place_error(SqlError(message), opening)
 
 
 def _write_explain(text: str, start: int) -> str:

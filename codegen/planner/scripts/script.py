@@ -12,7 +12,9 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Token, TokenType
 
+from aggloom.codegen.planner.scripts.constant_rows import CONNECTOR, constant_rows
 from aggloom.codegen.planner.scripts.create_table import CreatedTable, created_table
+from aggloom.codegen.planner.scripts.declarations import check_computed
 from aggloom.codegen.planner.scripts.directives import apply_directives, find_query_of_table
 from aggloom.codegen.planner.scripts.lookup_ddl import is_only_asked, lookup_of, may_be_asked
 from aggloom.codegen.planner.scripts.sql_functions import SqlFunction, expand_calls, take_functions
@@ -211,7 +213,11 @@ def _find_uses(script: Script, dialect: str, expand: Expand) -> None:
         if is_only_asked(table) or (may_be_asked(table) and all(versions)):
             script.lookups[name] = lookup_of(table, dialect)
             continue
-        script.streams[name] = table
+        rows = constant_rows(table, dialect) if table.connector == CONNECTOR else None
+        if rows is None:
+            script.streams[name] = table
+        else:
+            script.views[table.stored_name.casefold()] = ViewQuery(rows)
         if table.computed:
             if name.casefold() in script.views:
                 raise DuplicateNameError(f"{name!r} is a table and a view; rename one.")
@@ -230,6 +236,7 @@ def _with_computed(sql: str, table: CreatedTable, expand: Expand, dialect: str) 
             continue
         start, end = table.computed[name]
         (tree,) = statements(_select_piece(sql, start, end), expand, dialect)
+        check_computed(name, tree, (start, end))
         columns.append(exp.alias_(tree.expressions[0], name, quoted=True))
     return exp.Select(expressions=columns, from_=exp.From(this=make_table(table.stored_name)))
 

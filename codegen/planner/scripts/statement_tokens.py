@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from sqlglot.tokens import TokenType
 
 from aggloom.codegen.sql.errors import Span
 from aggloom.errors import SpecError
+
+_NESTED: Final = ("ARRAY", "MAP", "MULTISET", "ROW", "STRUCT")
+"""Types whose parts stand between angle brackets."""
 
 
 class StatementTokens:
@@ -56,15 +59,19 @@ class StatementTokens:
 
     def parts(self, first: int, end: int) -> list[tuple[int, int]]:
         """Return the pieces between commas, outside of brackets."""
-        spans, depth, start = [], 0, first
+        spans, depth, types, start = [], 0, 0, first
         for place in range(first, end):
             one = self.tokens[place]
             # Brackets inside a text are no brackets.
             if one.token_type == TokenType.STRING:
                 continue
+            depth += sum(sign in "([" for sign in one.text) - sum(sign in ")]" for sign in one.text)
+            # Elsewhere than behind a nested type `<` and `>` compare values.
+            if one.text == "<" and place > first and self.words(place - 1)[0] in _NESTED:
+                types += 1
             # By signs and not by tokens: `>>` behind a nested type is one token.
-            depth += sum(sign in "(<" for sign in one.text) - sum(sign in ")>" for sign in one.text)
-            if one.token_type == TokenType.COMMA and not depth:
+            types = max(0, types - one.text.count(">"))
+            if one.token_type == TokenType.COMMA and not depth and not types:
                 spans.append((start, place))
                 start = place + 1
         return [*spans, (start, end)] if start < end else spans
