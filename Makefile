@@ -79,7 +79,7 @@ mutations: $(READY) ## restore snapshots with right checksums and wrong contents
 soak-stream: $(READY) java ## stream over a constant set of keys, and hold memory, files and batch times flat: make soak-stream MINUTES=30
 	@$(BIN)/python tests/chaos/soak.py --minutes $(or $(MINUTES),30) $(ARGS)
 
-doors: $(READY) java ## read random files, good, bad and damaged: make doors EXAMPLES=10000 SEED=0
+doors: $(READY) java kafka ## read random files and topics, good, bad and damaged: make doors EXAMPLES=10000 SEED=0
 	@PYTHONPATH=tests:tests/support $(BIN)/python -m doors --examples $(or $(EXAMPLES),1000) --seed $(or $(SEED),0)
 
 simulate: $(READY) ## play queries under faults, without Spark: make simulate SEEDS=10000, or SEED=7 for the script of one, or ENGINE=local

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -91,26 +91,37 @@ def read_alone(
         by_line[_line(message.place)] = rows[at : at + count]
         at += count
     assert at == len(rows)
+    check_messages(variant, made, by_line, refused, done)
+    assert all(message.value is None or message.value in content for message, _ in found.refused)
+    _by_harness(path, variant, rows, refused)
+    return rows, sorted(refused)
+
+
+def check_messages(
+    variant: Variant,
+    made: Lines,
+    rows: Mapping[int, list[Row]],
+    refused: Mapping[int, str],
+    done: Counter[str],
+) -> None:
+    """Hold messages to what was made. rows, refused: by their numbers, from 1 on; done: counts what was looked at."""
     for number, (line, changes) in enumerate(zip(made.lines, made.changes, strict=True), 1):
         hurt = number - 1 in made.hurt
-        about = (variant, number, line, changes, by_line.get(number), refused.get(number))
+        about = (variant, number, line, changes, rows.get(number), refused.get(number))
         if hurt:
             changes = told(line, made.whole[number - 1], changes, variant)
         kind = "damaged" if hurt else "made"
         if changes == "unsure":
-            assert number in refused or all(word in ONE_WORD for *_, word in by_line[number])
+            assert number in refused or all(word in ONE_WORD for *_, word in rows[number])
             done[f"{kind} messages, unclear"] += 1
         elif changes is None:
-            assert refused.get(number) and not by_line[number], ("a bad message was read", *about)
+            assert refused.get(number) and not rows[number], ("a bad message was read", *about)
             done[f"{kind} messages, refused"] += 1
         else:
             assert number not in refused, ("a good message was refused", *about)
-            got = [_counted(variant, row) for row in by_line.get(number, [])]
+            got = [_counted(variant, row) for row in rows.get(number, [])]
             assert got == rows_of(variant, changes), ("another table", *about)
             done[f"{kind} messages, read"] += 1
-    assert all(message.value is None or message.value in content for message, _ in found.refused)
-    _by_harness(path, variant, rows, refused)
-    return rows, sorted(refused)
 
 
 def _line(place: str) -> int:
