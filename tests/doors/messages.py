@@ -151,8 +151,8 @@ def _debezium(r: random.Random, variant: Variant, bad: bool) -> Made:
         changes = _update(variant, old, new)
         if keyed and r.random() < 0.4:
             before, changes = r.choice([None, {"cnt": 3}]), _update(variant, new, new)
-        if isinstance(before, dict) and len(before) > 1 and r.random() < 0.1:
-            # A large value that has not changed stands in the row before.
+        if isinstance(before, dict) and len(before) > 1 and old[0] and r.random() < 0.1:
+            # A large value that has not changed stands in the row before; it is never NULL.
             after = {**after, _key(after, "name"): UNTOLD}
             changes = _update(variant, old, (old[0], new[1]))
     message = {"op": op, "before": None if op in "cr" else before}

@@ -24,8 +24,6 @@ from doors.oracle import RETRACTIONS
 from doors.reading import signed
 
 PARTITIONS = 3
-BY_SPARK = 3
-"""Number of formats of which Spark reads a topic."""
 
 
 class TopicOffset(NamedTuple):
@@ -45,30 +43,37 @@ class Topic(NamedTuple):
 
 
 def check_topics(
-    spark: Any, broker: Any, r: random.Random, count: int, directory: Path, done: Counter[str]
+    spark: Any,
+    broker: Any,
+    r: random.Random,
+    count: int,
+    directory: Path,
+    done: Counter[str],
+    *,
+    by_spark: int = 3,
 ) -> None:
     """So many times a few messages, of each format in one topic; raises AssertionError where one is read wrongly.
 
     Each topic is decoded from both clients' messages, and read by a query on the local engine. Spark reads some, in
-    its workers and by its own connector.
+    its workers and by its own connector: by_spark formats, each one twice.
     """
-    chosen = r.sample(VARIANTS, BY_SPARK) if spark is not None else []
+    chosen = r.sample(VARIANTS, by_spark)
     for variant in VARIANTS:
         topic = _fill(broker, r, variant, count)
         rows, refused = _check_clients(broker, topic, done)
         expected = _latest(rows) if variant.keys else signed(rows)
         side = directory / f"{topic.name}-local"
-        table = local.read_kafka(
-            broker.servers, topic.name, variant.format, DDL, **_options(variant, side)
-        )
+        kinds = "upsert" if variant.keys else "retract"
+        about = broker.servers, topic.name, variant.format, DDL
+        table = local.read_kafka(*about, changes=kinds, **_options(variant, side))
         found = local.collect(local.sql(_query(variant), t=table, **_SETTINGS)).to_pylist()
         _check_query(topic, "the local engine", found, expected, side, refused)
         done["topics"] += 1
         for fetch in ("workers", "connector") if variant in chosen else ():
             side = directory / f"{topic.name}-{fetch}"
             options = {**_options(variant, side), "fetch": fetch}
-            df = read_kafka(spark, broker.servers, topic.name, variant.format, DDL, **options)
-            out = sql(_query(variant), t=df, buckets=1, **_SETTINGS)
+            df = read_kafka(spark, *about, **options)
+            out = sql(_query(variant), t=df, input_changes={"t": kinds}, buckets=1, **_SETTINGS)
             await_end(write_changes(out, "table", directory / f"{topic.name}-{fetch}-checkpoint"))
             found = read_table(directory / f"{topic.name}-{fetch}-checkpoint").to_pylist()
             _check_query(topic, f"Spark by its {fetch}", found, expected, side, refused)
@@ -80,8 +85,7 @@ _SETTINGS = {"backend": "python", "on_orphan_retraction": "keep"}
 
 def _options(variant: Variant, side: Path) -> dict[str, Any]:
     """The options of a table over a topic, whose bad messages go to a directory."""
-    changes = "upsert" if variant.keys else "retract"
-    return {"keys": variant.keys or None, "changes": changes, "unreadable": "side", "side": side}
+    return {"keys": variant.keys or None, "unreadable": "side", "side": side}
 
 
 def _query(variant: Variant) -> str:
@@ -105,23 +109,26 @@ def _latest(rows: Sequence[Row]) -> Counter[tuple[Any, ...]]:
 def _fill(broker: Any, r: random.Random, variant: Variant, count: int) -> Topic:
     """Make a topic of messages by chance, in partitions by chance; changes by key are in one partition."""
     made, messages, places = Lines(), list[Any](), list[TopicOffset]()
-    for _ in range(count):
-        some = lines_of(r, variant)
-        made.hurt |= {len(made.lines) + place for place in some.hurt}
-        made.lines += some.lines
-        made.changes += some.changes
-        made.whole += some.whole
     ends = Counter[int]()
     separator = variant.separator.encode() if variant.separator else None
-    for line in made.lines:
-        partition = 0 if variant.keys else r.randrange(PARTITIONS)
-        message = cut_line(line, separator, "")
-        key, value = (message.key, message.value) if message else (None, None)
-        if value is None and r.random() < 0.5:
-            value = r.choice(NOTHING)
-        messages.append((key, value, partition))
-        places.append(TopicOffset(partition, ends[partition]))
-        ends[partition] += 1
+    for some in (lines_of(r, variant) for _ in range(count)):
+        for at, line in enumerate(some.lines):
+            message = cut_line(line, separator, "")
+            if message is None and separator:
+                # A line without anything on it is no message.
+                continue
+            if at in some.hurt:
+                made.hurt.add(len(made.lines))
+            made.lines.append(line)
+            made.changes.append(some.changes[at])
+            made.whole.append(some.whole[at])
+            key, value = (message.key, message.value) if message else (None, None)
+            if value is None and r.random() < 0.5:
+                value = r.choice(NOTHING)
+            partition = 0 if variant.keys else r.randrange(PARTITIONS)
+            messages.append((key, value, partition))
+            places.append(TopicOffset(partition, ends[partition]))
+            ends[partition] += 1
     name = broker.topic(f"doors.{r.randrange(1 << 60)}", 1 if variant.keys else PARTITIONS)
     broker.send(name, *messages)
     return Topic(name, variant, made, places)
