@@ -116,11 +116,23 @@ class ConstructSteps(Steps):
         condition = self.any("", f" FILTER (WHERE {self.condition(columns)})")
         known = f" FILTER (WHERE {name} IS NOT NULL AND {self.condition(columns)})"
         (value, result), at = self.expression(name, kind), self.any(1, 2)
-        best = f"{self.any('MAX_BY', 'MIN_BY')}({value}, {name}"
-        most, ordered = f"{best}, 2){condition}", f"ARRAY_AGG({name} ORDER BY {name}){known}"
+        end = self.any("MAX", "MIN")
+        ordered = f"ARRAY_AGG({name} ORDER BY {name}){known}"
+        # DuckDB's MAX_BY passes over a NULL value, also beside the greatest name.
+        best = either(
+            *[f"{end}_BY({value}, {name}){condition}"] * 2,
+            f"ARG_{end}_NULL({value}, {name}){condition}",
+        )
+        most = f"TRY_ELEMENT_AT({end}_BY({value}, {name}, 2){condition}, {at})"
+        present = (
+            condition.replace("(WHERE ", f"(WHERE {name} IS NOT NULL AND ", 1)
+            or f" FILTER (WHERE {name} IS NOT NULL)"
+        )
+        downward = " DESC" if end == "MAX" else ""
+        listed = f"(LIST({value} ORDER BY {name}{downward}){present})[{at}]"
         options = [
-            (f"{best}){condition}", result),
-            (_item(most, at), result),
+            (best, result),
+            (either(most, most, listed), result),
             (_item(ordered, at), kind),
             (f"COUNT(DISTINCT {value}){condition}", "int"),
             (f"MAX({value}) - MIN({value})", "int") if result == "int" else ("COUNT(*)", "int"),

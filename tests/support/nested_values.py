@@ -5,7 +5,7 @@ rows, lists of patterns, sub-queries tied by any condition, records of CSV and J
 from __future__ import annotations
 
 from nested_constructs import EXACT, LITERALS, PATTERNS, ConstructSteps
-from queries import SOME, Columns, either
+from queries import Columns, either
 from subquery_queries import Shapes
 
 _SIGNS = ("=", "<>", "<", "<=", ">", ">=")
@@ -52,7 +52,9 @@ class ValueSteps(ConstructSteps):
         fields, schema = f"NAMED_STRUCT('p', {name}, 'q', 'a,b')", f"p {_RECORD_TYPES[kind]}"
         csv = f"FROM_CSV(TO_CSV({fields}), '{schema}, q STRING').p"
         json = f"FROM_JSON(TO_JSON({fields}), '{schema}').p"
-        return [either(csv, csv, name), either(json, json, name)]
+        # A field of CSV that is empty is NULL, since `nullValue` is empty, also where it stands in quotes.
+        read = f"NULLIF({name}, '')" if kind == "text" else name
+        return [either(csv, csv, read), either(json, json, name)]
 
     # Conditions.
 
@@ -160,8 +162,6 @@ class ValueSteps(ConstructSteps):
 
 class _Asked(Shapes):
     """Sub-queries over sources of nested steps."""
-
-    no_rows = f" {SOME}"
 
     def __init__(self, steps: ValueSteps, kind: str, depth: int) -> None:
         self.steps, self.kind, self.depth = steps, kind, depth

@@ -12,7 +12,6 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 from handlers import handler_class
-from queries import AND_SOME
 
 from aggloom.codegen.planner import Plan, PlanOptions, plan_query
 from aggloom.codegen.spec.schemas import to_schema
@@ -45,8 +44,6 @@ class Shapes:
 
     random: random.Random
     kind: str = "int"
-    no_rows: str = ""
-    """A mark of a global aggregate, which has no row over none in some dialects."""
 
     def source(self) -> tuple[str, list[str]]:
         """The text of FROM in a sub-query, and the columns that it may use."""
@@ -105,28 +102,25 @@ class Shapes:
             if keyed is not None:
                 return keyed
         source, columns = self.source()
-        where, tied = [], False
+        where = list[str]()
         if self.chance(0.6):
             where.append(f"{self.any(*columns)} = {self.any(*outer)}")
-            tied = True
         if self.chance(0.3):
             where.append(f"{self.any(*columns)} {self.any(*_COMPARED)} {self.any(*outer)}")
-            tied = True
         if self.chance(0.3):
             where.append(self.bound(columns))
         if depth and self.chance(0.2):
             where.append(self.test(columns, depth - 1))
         if self.chance(0.1):
             where.append(self.bound(outer))
-            tied = True
         items = ["MAX({0})", "MIN({0})"]
         if self.kind == "int":
             items += ["COUNT(*)", "COUNT({0})", "SUM({0}) + COUNT(*)"]
         item = self.any(*items)
         condition = f" WHERE {' AND '.join(where)}" if where else ""
-        having = "" if tied else self.no_rows
+        having = ""
         if filtered and self.chance(0.15):
-            having = f" HAVING COUNT(*) {self.any('< 2', '> 0')}{having and f' {AND_SOME}'}"
+            having = f" HAVING COUNT(*) {self.any('< 2', '> 0')}"
         return f"SELECT {item.format(self.any(*columns))} FROM {source}{condition}{having}"
 
     def test(self, outer: list[str], depth: int) -> str:
