@@ -26,7 +26,15 @@ from aggloom.inspect_cli import Form, checkpoint_options, show_state, show_why
 from aggloom.interpreted_start import interpret_few_rows
 from aggloom.masking import mask_secrets
 from aggloom.move_cli import move
-from aggloom.options_cli import SingleOption, debug_option, form_option, pairs_of, settings_option
+from aggloom.options_cli import (
+    SingleOption,
+    args_option,
+    debug_option,
+    form_option,
+    pairs_of,
+    settings_option,
+    values_of,
+)
 from aggloom.page_cli import report, ui
 from aggloom.pandas_on_demand import put_off_pandas
 from aggloom.project_cli import completion, init
@@ -201,6 +209,7 @@ def sample(directory: Path) -> None:
     help="One change for a key in a batch (default), or one for every row.",
 )
 @settings_option
+@args_option
 @click.option("--continuous", is_flag=True, help="Wait for more files instead of stopping.")
 @click.option(
     "--keep-open",
@@ -216,6 +225,7 @@ def run(
     tables: tuple[str, ...],
     mode: Mode | None,
     settings: tuple[str, ...],
+    args: tuple[str, ...],
     **entries: Any,
 ) -> None:
     """Run queries over changes, on Spark or in one process: a script (job.sql), a job (job.yaml), or options."""
@@ -230,6 +240,7 @@ def run(
         options["mini_batch_enabled"] = mode == "mini_batch"
     entries["tables"] = tuple(read_table_option(text) for text in tables)
     entries["options"] = options
+    entries["args"] = values_of(args) or None
     folder = None if job is None else job.parent
     if job is not None and job.suffix.lower() == ".sql":
         if entries["sql"] is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from aggloom.codegen import insertions, read_script
+from aggloom.codegen import bind_parameters, insertions, read_script
 from aggloom.codegen.spec.choices import (
     BACKENDS,
     DIALECTS,
@@ -71,8 +71,8 @@ def read_job(path: Path, **overrides: Any) -> Job:
         options:
           table.exec.state.ttl: 1 d
 
-    Relative paths are relative to the file's folder; those of `overrides` to the caller's.
-    Raises SpecError naming the file and the entry.
+    `args` has the values of the parameters in `sql`: a mapping, for `:name`, or a list, for `?`. Relative paths are
+    relative to the file's folder; those of `overrides` to the caller's. Raises SpecError naming the file and the entry.
     """
     try:
         content = yaml.load(read_text(path), OnceEach)
@@ -83,7 +83,7 @@ def read_job(path: Path, **overrides: Any) -> Job:
             f"{path}: a job is a mapping with `sql`, `tables` and `checkpoint` (a script of SQL is named *.sql)."
         )
     # These two follow from the script (the key and the table of INSERT INTO), so a file may not say them.
-    known = [each.name for each in fields(Job) if each.name not in ("key", "into")]
+    known = [*(each.name for each in fields(Job) if each.name not in ("key", "into")), "args"]
     for key in content:
         if key not in known:
             raise SpecError(f"{path}: there is no entry {key!r}. {nearest(str(key), known)}")
@@ -108,6 +108,11 @@ def read_job(path: Path, **overrides: Any) -> Job:
         raise SpecError(f"{path}: `options` must be a mapping of names to values.")
     # Options are merged one by one: a single `--set` must not lose all those of the file.
     entries["options"] = {**options, **(overrides.pop("options", None) or {})}
+    if named_values := overrides.pop("args", None):
+        values = entries.get("args") or {}
+        if not isinstance(values, Mapping):
+            raise SpecError(f"{path}: `args` is a list of values; --arg gives one by its name")
+        entries["args"] = {**values, **named_values}
     # click passes False for a missing flag; it must not turn off an option that the file turns on.
     entries |= {key: value for key, value in overrides.items() if value not in (None, (), False)}
     return complete(entries, str(path))
@@ -127,6 +132,11 @@ def complete(entries: Mapping[str, Any], where: str) -> Job:
     """Return the job with these entries; raises SpecError for one that is missing or invalid."""
     if not entries.get("sql"):
         raise SpecError(f"{where}: there is no `sql`; a job needs sql and tables.")
+    if "args" in entries and isinstance(entries["sql"], str):
+        # What runs, and what the checkpoint shows, is the text with its values.
+        dialect = str(entries.get("dialect", "spark"))
+        sql = bind_parameters(entries["sql"], entries["args"], dialect)
+        entries = {name: value for name, value in entries.items() if name != "args"} | {"sql": sql}
     if not entries.get("tables") and not _creates(entries["sql"]):
         # A word that is misspelt in the script, CREATE for one, comes before what follows from it.
         for text in insertions(entries["sql"]) if isinstance(entries["sql"], str) else ():

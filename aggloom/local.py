@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen import Backend, Dialect
+from aggloom.codegen import Arguments, Backend, Dialect, bind_parameters
 from aggloom.codegen.planner import Plan
 from aggloom.errors import SpecError
 from aggloom.job import Job, complete
@@ -101,15 +101,16 @@ def sql(
     dialect: Dialect = "spark",
     backend: Backend = "numba",
     options: Mapping[str, Any] | None = None,
+    args: Arguments | None = None,
     **named: Any,
 ) -> LocalChanges:
     """The changes of a query over tables.
 
     query: the script. tables: by name; those that are keywords are tables, too, also those of Arrow, pandas and Polars,
     as `from_rows` takes them. Other keywords of `named` are planner options, as is what `options` holds by Flink's
-    names. input_changes: of tables that do not say what they send.
-    dialect: "spark" or "flink". backend: "numba" or "python". Raises SpecError and its kin, with the place in the
-    text.
+    names. input_changes: of tables that do not say what they send. args: values of the text's parameters, by name for
+    `:name` or in order for `?`. dialect: "spark" or "flink". backend: "numba" or "python". Raises SpecError and its
+    kin, with the place in the text.
 
     Example:
         >>> from aggloom import local
@@ -117,6 +118,7 @@ def sql(
         >>> local.collect(local.sql("SELECT k, SUM(n) AS s FROM t GROUP BY k", t=t, backend="python")).to_pylist()
         [{'k': 'a', 's': 3}, {'k': 'b', 's': 4}]
     """
+    query = bind_parameters(query, args, dialect)
     own = {n: v for n, v in named.items() if is_input(v)}
     for name in own.keys() & (tables or {}):
         raise SpecError(f"local.sql: table {name!r} is given twice; leave one out")

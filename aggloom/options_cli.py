@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -59,6 +59,30 @@ form_option = click.option(
 settings_option = click.option(
     "--set", "settings", multiple=True, help="A planner option: OPTION=VALUE."
 )
+
+
+args_option = click.option(
+    "--arg",
+    "args",
+    multiple=True,
+    help="The value of a parameter of the query: NAME=VALUE, for :NAME. Numbers, true, null, dates and lists are what "
+    "YAML makes of them; quotes make a text.",
+)
+
+
+def values_of(args: tuple[str, ...]) -> dict[str, Any]:
+    """The values of `--arg`, by name."""
+    import yaml
+
+    values = {}
+    for name, text in pairs_of("--arg", "NAME=VALUE", args).items():
+        try:
+            values[name] = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise click.UsageError(
+                f"--arg {name} is {text!r}, which is no YAML; write a text in quotes"
+            ) from None
+    return values
 
 
 def spec_options(command: Command) -> Command:

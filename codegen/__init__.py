@@ -96,6 +96,8 @@ if TYPE_CHECKING:
     from aggloom.codegen.sql.join_sql import join_sql as join_sql
     from aggloom.codegen.sql.lookup_sql import lookup_sql as lookup_sql
     from aggloom.codegen.sql.over_sql import over_sql as over_sql
+    from aggloom.codegen.sql.parameters import Arguments as Arguments
+    from aggloom.codegen.sql.parameters import bind_parameters as bind_parameters
     from aggloom.codegen.sql.rank_sql import rank_sql as rank_sql
     from aggloom.codegen.templating import template_environment as template_environment
     from aggloom.codegen.user.register import aggregate as aggregate

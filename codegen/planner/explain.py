@@ -25,6 +25,7 @@ from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.spec.lookup_table import LookupTable
 from aggloom.codegen.sql.depth import deep
 from aggloom.codegen.sql.errors import underline_errors
+from aggloom.codegen.sql.parameters import Arguments, bind_parameters
 from aggloom.codegen.user.trust import NOT_TRIED
 from aggloom.codegen.windows import Assigner, Windowing
 from aggloom.display import html_plan, html_text
@@ -55,6 +56,7 @@ def explain(
     watermarks: Times | None = None,
     lookups: Mapping[str, LookupTable] | None = None,
     ordered: bool = False,
+    args: Arguments | None = None,
     **keywords: Any,
 ) -> Explanation:
     """Explain the plan of a spec, or of SQL over tables: what runs, what it remembers, why each rule fired or did not.
@@ -79,6 +81,8 @@ def explain(
     chosen = options if isinstance(options, PlanOptions) else PlanOptions.of(options or {})
     chosen = chosen.with_options(keywords)
     windowing = Windowing.of(window)
+    if isinstance(query, str):
+        query = bind_parameters(query, args, dialect)
 
     def explain_one(one: AggSpec | str) -> str:
         plan, spec = _plan_query(

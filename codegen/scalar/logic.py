@@ -77,6 +77,12 @@ def _boolean(low: ExpressionLowering, node: exp.Boolean) -> LoweredExpression:
     return constant(bool(node.this), pa.bool_())
 
 
+def _bytes(low: ExpressionLowering, node: exp.HexString) -> LoweredExpression:
+    # As in Spark, a digit without a pair is the lower half of the first byte.
+    digits = str(node.this)
+    return constant(bytes.fromhex(digits.zfill(len(digits) + len(digits) % 2)), pa.binary())
+
+
 def _logic(
     low: ExpressionLowering,
     left: LoweredExpression,
@@ -263,6 +269,7 @@ ENTRIES: Final[tuple[LoweringEntry, ...]] = (
     entry(exp.Literal, ("'text'", "12", "3000000000", "1.25", "1e3"), _literal, "is_string"),
     entry(exp.Null, "NULL IS NULL", _null),
     entry(exp.Boolean, ("TRUE", "FALSE"), _boolean),
+    entry(exp.HexString, ("X'6162'", "X'abc'"), _bytes),
     entry((exp.Cast, exp.TryCast), (*CASTS, *_SHORT, *_TRIES), casts.explicit, "to", "safe"),
     entry(exp.And, ("p AND q", "p AND NULL", "i <> 0 AND 10 DIV i > 1"), _and),
     entry(exp.Or, ("p OR q", "p OR NULL", "i = 0 OR 10 DIV i > 1"), _or),

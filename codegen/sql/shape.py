@@ -299,7 +299,8 @@ def check_expression(root: exp.Expression, *, is_condition: bool = False) -> Non
         if is_changing(node):
             raise refusal(node, f"{differs(node)}; it is", STORED)
         if isinstance(node, exp.Placeholder | exp.Parameter):
-            raise refusal(node, f"the parameter {node.sql()} is", "write its value into the text")
+            fix = "give its value, as in args={'name': 3} for :name and args=[3] for ?"
+            raise refusal(node, f"the parameter {node.sql()} without a value is", fix)
         if is_clock(node):
             _refuse_clock_in_filter(node)
         if is_clock(node) and not is_condition and not _may_read_clock(node):

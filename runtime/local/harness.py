@@ -9,12 +9,14 @@ from typing import Any, Literal
 from aggloom.codegen import (
     MODES,
     AggSpec,
+    Arguments,
     Backend,
     Handler,
     LookupTable,
     Mode,
     OrphanPolicy,
     SchemaLike,
+    bind_parameters,
     tables_read,
 )
 from aggloom.codegen.planner import (
@@ -138,6 +140,7 @@ class Harness(FedPlan):
         keys: Mapping[str, str | Sequence[str]] | None = None,
         session: Any = None,
         lookups: Mapping[str, LookupTable] | None = None,
+        args: Arguments | None = None,
         **keywords: Any,
     ) -> Harness:
         """Make a harness of a script over tables: the plan that al.sql runs on Spark.
@@ -145,15 +148,16 @@ class Harness(FedPlan):
         sql: the script. tables: their columns, as schemas by name. input_changes: "append", "retract" or "upsert", of
         all tables or by table. dialect: "spark" or "flink". backend, watermarks, session: as of the harness. buckets,
         partitions: into how many parts state and input are cut, on which the result does not depend. keys: the tables'
-        primary keys, which input_changes="upsert" goes by. lookups: tables that lookup joins ask. options, keywords:
-        the planner's, by Flink's names or as keywords (see PlanOptions). Raises SpecError and its kin.
+        primary keys, which input_changes="upsert" goes by. lookups: tables that lookup joins ask. args: values of the
+        text's parameters, by name for `:name` or in order for `?`. options, keywords: the planner's, by Flink's names
+        or as keywords (see PlanOptions). Raises SpecError and its kin.
         """
         if not isinstance(options, PlanOptions):
             options = PlanOptions.of(options or {})
         # Types of expressions that the planner does not know are asked of the session, and only while it plans.
         with ask_session(session):
             plan = plan_query(
-                sql,
+                bind_parameters(sql, args, dialect),
                 tables,
                 input_changes=input_changes,
                 dialect=dialect,

@@ -7,7 +7,14 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
-from aggloom.codegen import SchemaLike, insertions, read_script, tables_read
+from aggloom.codegen import (
+    Arguments,
+    SchemaLike,
+    bind_parameters,
+    insertions,
+    read_script,
+    tables_read,
+)
 from aggloom.errors import SpecError, UnknownTableError, nearest
 from aggloom.runtime.local.harness import Harness
 
@@ -18,7 +25,8 @@ class ScriptHarness(Mapping[str, Harness]):
     Rows, watermarks and clocks go to every query that reads the table. A SELECT that no INSERT INTO precedes has
     its number among the queries as its name: "query 2".
 
-    sql: the script. tables: columns of the tables that it does not create. watermarks, options: as of Harness.from_sql.
+    sql: the script. tables: columns of the tables that it does not create. watermarks, args,
+    options: as of Harness.from_sql.
     Raises SpecError and its kin, also where two queries go into one table.
 
     Example:
@@ -44,12 +52,14 @@ class ScriptHarness(Mapping[str, Harness]):
         tables: Mapping[str, SchemaLike] | None = None,
         *,
         watermarks: Mapping[str, tuple[str, Any]] | None = None,
+        args: Arguments | None = None,
         **options: Any,
     ) -> None:
         known, followed = dict(tables or {}), dict(watermarks or {})
         self._harnesses: dict[str, Harness] = {}
-        for number, text in enumerate(insertions(sql), 1):
-            script = read_script(text, options.get("dialect", "spark"))
+        dialect = options.get("dialect", "spark")
+        for number, text in enumerate(insertions(bind_parameters(sql, args, dialect)), 1):
+            script = read_script(text, dialect)
             name = f"query {number}" if script.target is None else script.target.name
             if name in self._harnesses:
                 raise SpecError(

@@ -9,7 +9,14 @@ from typing import Any, cast
 
 from pyspark.sql import DataFrame
 
-from aggloom.codegen import Backend, Dialect, shown_query, tables_read
+from aggloom.codegen import (
+    Arguments,
+    Backend,
+    Dialect,
+    bind_parameters,
+    shown_query,
+    tables_read,
+)
 from aggloom.codegen.planner import Plan, PlanOptions, plan_query
 from aggloom.errors import OptionError, SpecError, nearest
 from aggloom.runtime.hosting.arguments import check_tables_read
@@ -44,6 +51,7 @@ def sql(
     keys: Mapping[str, str | Sequence[str]] | None = None,
     options: Mapping[str, Any] | None = None,
     lookups: Mapping[str, Any] | None = None,
+    args: Arguments | None = None,
     **named: Any,
 ) -> DataFrame:
     """The changelog of a script (SET, CREATE VIEW, one query) over DataFrames, streaming or batch.
@@ -57,7 +65,8 @@ def sql(
     retracts anything, and "upsert" of those that send rows by key without the rows that they replace. `keys`: the
     tables' primary keys. `lookups`: tables that lookup joins ask, each an al.lookup_table or a batch DataFrame.
     `watermarks`: by table the event-time column and how far rows may be out of order, unless `df.withWatermark` said
-    so. dialect: "spark" or "flink". backend: "numba" or "python".
+    so. args: values of the text's parameters, by name for `:name` or in order for `?`. dialect: "spark" or "flink".
+    backend: "numba" or "python".
 
     buckets: the units of state, by default twice the shuffle partitions; fixed for the life of a checkpoint.
     output_profile: "spark" or, for a change column `op` with Flink's signs, "flink". state_directory: where live state
@@ -76,6 +85,7 @@ def sql(
     """
     frames = mapping_of("sql", "tables", tables, "as in tables={'t': df}")
     query, given_first = _split_query(query, text)
+    query = bind_parameters(query, args, dialect)
     frames |= given_first
     keywords = {}
     for name, value in named.items():
