@@ -123,7 +123,7 @@ def write_literal(value: Any, name: str, dialect: str = "spark") -> str:
     if isinstance(value, Sequence):
         return _write_items("ARRAY", value, name, dialect)
     raise SpecError(
-        f"the parameter {_shown(name)} is {value!r}, for which there is no literal; give a number, a text, a date, a "
+        f"the parameter {_spell_name(name)} is {value!r}, for which there is no literal; give a number, a text, a date, a "
         "time, bytes, or a list or mapping of these"
     )
 
@@ -136,7 +136,7 @@ def _write_time(value: date | time, name: str, dialect: str) -> str:
         return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
     if isinstance(value, date) and not isinstance(value, datetime):
         return f"DATE '{value.isoformat()}'"
-    raise SpecError(f"the parameter {_shown(name)} is {value!r}; give it without a zone")
+    raise SpecError(f"the parameter {_spell_name(name)} is {value!r}; give it without a zone")
 
 
 def _write_items(kind: str, values: Sequence[Any], name: str, dialect: str) -> str:
@@ -145,5 +145,5 @@ def _write_items(kind: str, values: Sequence[Any], name: str, dialect: str) -> s
     return f"{kind}[{listed}]" if dialect == "flink" else f"{kind}({listed})"
 
 
-def _shown(name: str) -> str:
+def _spell_name(name: str) -> str:
     return name if name == "?" else f":{name}"

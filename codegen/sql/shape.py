@@ -300,7 +300,7 @@ def check_expression(root: exp.Expression, *, is_condition: bool = False) -> Non
             raise refusal(node, f"{differs(node)}; it is", STORED)
         if isinstance(node, exp.Placeholder | exp.Parameter):
             fix = "give its value, as in args={'name': 3} for :name and args=[3] for ?"
-            raise refusal(node, f"the parameter {node.sql()} without a value is", fix)
+            raise refusal(node, f"the parameter {node.sql()} is", fix)
         if is_clock(node):
             _refuse_clock_in_filter(node)
         if is_clock(node) and not is_condition and not _may_read_clock(node):

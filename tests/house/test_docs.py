@@ -45,7 +45,7 @@ HERE = {
     "sinks.md": {"python": [0], "yaml": [0]},
     "sources.md": {"yaml": [0]},
     "spark.md": {"python": [0, 1, 2], "yaml": [0]},
-    "sql.md": {"sql": [1]},
+    "sql.md": {"sql": [1], "python": [0], "text": [0]},
     "state.md": {"python": [0]},
     "sub-queries.md": {"sql": [0, 1, 2]},
     "temporal-filters.md": {"python": [0], "text": [0]},

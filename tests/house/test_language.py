@@ -55,6 +55,7 @@ LONG_CALLS = {
 }
 """Modules with a call of more than six positional arguments, and what is called so."""
 KNOW_THE_TEXT = {
+    "codegen/sql/parameters.py": "writes values in the places of its parameters",
     "codegen/planner/builders/window_spec.py": "the text of an expression",
     "codegen/planner/explain.py": "gives it to plan_query",
     "codegen/planner/plan.py": "plan_query underlines errors in it",
