@@ -159,7 +159,9 @@ def stated_digest(blob: bytes) -> str:
 def stated_owner(blob: bytes) -> Owner:
     """Whose a frame says it is; nothing is checked yet but that it is a frame."""
     if len(blob) < OVERHEAD or blob[:4] != MAGIC:
-        raise StateCorruptError("state of a checkpoint: not a state blob of aggloom. {_START_OVER}")
+        raise StateCorruptError(
+            f"state of a checkpoint: not a state blob of aggloom. {_START_OVER}"
+        )
     header = _read_header(blob)
     return Owner("a checkpoint", header.owner_digest, header.bucket, header.buckets)
 

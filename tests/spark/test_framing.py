@@ -18,7 +18,7 @@ from aggloom.errors import StateCorruptError, StateError, StateMismatchError
 from aggloom.runtime.hosting import bucket_store as store_module
 from aggloom.runtime.hosting.blobs import with_kinds, write_blob
 from aggloom.runtime.hosting.bucket_store import Blob, BucketInput, BucketStore, Head, gather
-from aggloom.runtime.hosting.framing import LOG, SNAPSHOT, Owner, seal, unseal
+from aggloom.runtime.hosting.framing import LOG, SNAPSHOT, Owner, seal, stated_owner, unseal
 from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.values.changelog import Kinds
 from aggloom.runtime.values.clock import NO_TIME, Clock
@@ -39,6 +39,12 @@ def test_any_flipped_bit_is_refused(payload: bytes, data: st.DataObject) -> None
     blob[place // 8] ^= 1 << place % 8
     with pytest.raises(StateError):
         unseal(bytes(blob), OWNER, SNAPSHOT)
+
+
+def test_an_owner_is_only_read_from_a_frame() -> None:
+    assert stated_owner(seal(b"data", OWNER, LOG)) == replace(OWNER, operator="a checkpoint")
+    with pytest.raises(StateCorruptError, match="Restore the checkpoint from a copy"):
+        stated_owner(b"no frame")
 
 
 @given(st.integers(0, 90))
