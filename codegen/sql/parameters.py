@@ -123,8 +123,8 @@ def write_literal(value: Any, name: str, dialect: str = "spark") -> str:
     if isinstance(value, Sequence):
         return _write_items("ARRAY", value, name, dialect)
     raise SpecError(
-        f"the parameter {_spell_name(name)} is {value!r}, for which there is no literal; give a number, a text, a date, "
-        "a time, bytes, or a list or mapping of these"
+        f"the parameter {_spell_name(name)} is {value!r}, for which there is no literal; give a number, a text, a "
+        "date, a time, bytes, or a list or mapping of these"
     )
 
 
