@@ -262,8 +262,9 @@ class Rank(KeyedRowsNode):
     def _strategy_choice(self) -> tuple[Strategy, Key, str]:
         """The strategy, the key by which its rows are known, and why."""
         rows = self.input
-        # A key that changes with its row would leave an old row behind that nobody finds.
-        keys = [key for key in rows.unique_keys if set(key) <= rows.constants]
+        # A key that changes with its row would leave an old row that nobody finds, and the only row of a table has no
+        # columns by which it would be known.
+        keys = [key for key in rows.unique_keys if key and set(key) <= rows.constants]
         if rows.appends_only:
             until = "" if self.window is None else f", and wait for {self.window}"
             # A row that was pushed out can only come back if one above it goes: with insertions alone it never does.
@@ -272,7 +273,7 @@ class Rank(KeyedRowsNode):
         reason = "; ".join(self._obstacles(own))
         if reason or own is None:
             return "retract", (), reason
-        return "update", own, f"rows are known by {', '.join(own) or '()'} and only ever get better"
+        return "update", own, f"rows are known by {', '.join(own)} and only ever get better"
 
     def _obstacles(self, key: Key | None) -> Iterator[str]:
         """Why the rows that are out of range have to be remembered."""

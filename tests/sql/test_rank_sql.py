@@ -407,3 +407,16 @@ def test_rows_of_windows_that_are_taken_back_are_ranked_as_any_others() -> None:
         t.process([("+I", "a", 1, at)])
         t.flush()
         assert [c[:3] for c in t.changes()] == [("+I", "a", 1)]
+
+
+@pytest.mark.parametrize("numbers", ["LIMIT 2", "LIMIT 2 OFFSET 1", "LIMIT 1"])
+@pytest.mark.parametrize("mini_batch", [True, False])
+def test_the_only_row_of_an_aggregate_has_one_place(numbers: str, mini_batch: bool) -> None:
+    """An aggregate without GROUP BY that only increases: its row has no key by which the rank would know it again."""
+    query = f"SELECT c FROM (SELECT COUNT(*) AS c FROM t) ORDER BY c DESC {numbers}"
+    options: Any = {"input_changes": "append", "mini_batch_enabled": mini_batch}
+    with Harness.from_sql(query, {"t": DDL}, backend="python", **options) as harness:
+        for number in range(1, 4):
+            harness.process([("+I", "a", number, 1.0, 1)])
+            harness.flush()
+            assert harness.table() == ([] if "OFFSET" in numbers else [(number,)])
