@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen import Arguments, Backend, Dialect, bind_parameters
+from aggloom.codegen import Arguments, Backend, Dialect
 from aggloom.codegen.planner import Plan
 from aggloom.errors import SpecError
 from aggloom.job import Job, complete
@@ -118,7 +118,6 @@ def sql(
         >>> local.collect(local.sql("SELECT k, SUM(n) AS s FROM t GROUP BY k", t=t, backend="python")).to_pylist()
         [{'k': 'a', 's': 3}, {'k': 'b', 's': 4}]
     """
-    query = bind_parameters(query, args, dialect)
     own = {n: v for n, v in named.items() if is_input(v)}
     for name in own.keys() & (tables or {}):
         raise SpecError(f"local.sql: table {name!r} is given twice; leave one out")
@@ -129,6 +128,7 @@ def sql(
     job = complete(
         {
             "sql": query,
+            "args": args,
             "tables": tuple(table.name_table(name) for name, table in tables_by_name.items()),
             "changes": input_changes,
             "dialect": dialect,
@@ -138,7 +138,7 @@ def sql(
         },
         "local.sql",
     )
-    check_tables_read("local.sql", query, plan_of_job(job), own)
+    check_tables_read("local.sql", job.sql, plan_of_job(job), own)
     rows = {name: table.rows for name, table in tables_by_name.items() if table.rows is not None}
     return LocalChanges(job, rows)
 

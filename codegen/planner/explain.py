@@ -67,9 +67,9 @@ def explain(
     planner's, by either name. format: text, which for a single aggregate also lists its calls with their types; flink,
     the sections of Flink's EXPLAIN; source, the modules that are generated; json or svg. Of a script with several
     queries each is explained, one after the other, unless the format is json or svg. window: the windows of a spec, an
-    assigner or a whole Windowing. lookups: tables that are asked. args: values of the text's
-    parameters, by name for `:name` or in order for `?`. ordered: whether ORDER BY may stand around the whole
-    query, for a result that is sorted before it is shown. Raises SpecError and its kin.
+    assigner or a whole Windowing. lookups: tables that are asked. args: values of the text's parameters, by name for
+    `:name` or in order for `?`. ordered: whether ORDER BY may stand around the whole query, for a result that is sorted
+    before it is shown. Raises SpecError and its kin.
 
     Example:
         >>> import aggloom as al

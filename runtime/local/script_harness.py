@@ -25,9 +25,8 @@ class ScriptHarness(Mapping[str, Harness]):
     Rows, watermarks and clocks go to every query that reads the table. A SELECT that no INSERT INTO precedes has
     its number among the queries as its name: "query 2".
 
-    sql: the script. tables: columns of the tables that it does not create. watermarks, args,
-    options: as of Harness.from_sql.
-    Raises SpecError and its kin, also where two queries go into one table.
+    sql: the script. tables: columns of the tables that it does not create. watermarks, args, options: as of
+    Harness.from_sql. Raises SpecError and its kin, also where two queries go into one table.
 
     Example:
         >>> import aggloom as al

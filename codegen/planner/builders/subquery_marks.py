@@ -60,9 +60,7 @@ def extremes_of_rows(
     """The extremes of an item of a sub-query, for each row of the query around it, and the LEFT JOIN that has them."""
     rename = tie_by_values(clause, body.clause, [item], place)
     item = rename(item)
-    ties, on = split_ties(body.clause)
-    keys = [name_item(tie.own, clause.fresh("key")) for tie in ties]
-    on += [tie.by(key.alias) for tie, key in zip(ties, keys, strict=True)]
+    keys, on = _name_keys(clause, body)
     calls = (("MIN", item), ("MAX", item), ("COUNT", item), ("COUNT", exp.Star()))
     named = {
         clause.fresh(call.lower()): CallNode(this=call, expressions=[of.copy()])
@@ -86,9 +84,7 @@ def distinct_rows(
     Returns them, the names of the items and of that column, and the conditions that tie them to the query around.
     any_of: one row for all that the query around asks of, with each item TRUE if it is of any row.
     """
-    ties, on = split_ties(body.clause)
-    keys = [name_item(tie.own, clause.fresh("key")) for tie in ties]
-    on += [tie.by(key.alias) for tie, key in zip(ties, keys, strict=True)]
+    keys, on = _name_keys(clause, body)
     _plan_rows(clause, body)
     assert isinstance(body.tree, Leaf)
     names, mark = [clause.fresh("item") for _ in items], clause.fresh("found")
@@ -129,6 +125,13 @@ def _any_of(
     some = exp.GT(this=make_column(every), expression=zero)
     columns.append(name_item(exp.true(), mark))
     return Leaf(clause.builder.over(exp.select(*columns).from_("joined").where(some), rows, set()))
+
+
+def _name_keys(clause: Clause, body: Body) -> tuple[list[exp.Expression], list[exp.Expression]]:
+    """The columns of a sub-query that are tied to the query around it, under new names, and the conditions that tie."""
+    ties, on = split_ties(body.clause)
+    keys = [name_item(tie.own, clause.fresh("key")) for tie in ties]
+    return keys, [*on, *(tie.by(key.alias) for tie, key in zip(ties, keys, strict=True))]
 
 
 def _group_rows(
