@@ -79,6 +79,12 @@ def _find_connector(
     kinds: Mapping[str, Any], table: CreatedTable, what: str
 ) -> Callable[[Words], Any]:
     if table.connector not in kinds:
+        if table.connector == "values":
+            # With its rows it is a part of the query, and is not asked for here.
+            raise SpecError(
+                f"CREATE TABLE {table.name}: connector 'values' has no rows to read; give it "
+                "'rows' = '(1, ''a''), (2, NULL)'"
+            )
         raise SpecError(
             f"CREATE TABLE {table.name}: a table of '{table.connector}' cannot be {what}; one of "
             f"{', '.join(map(repr, kinds))} can"

@@ -76,6 +76,11 @@ def values_of(args: tuple[str, ...]) -> dict[str, Any]:
 
     values = {}
     for name, text in pairs_of("--arg", "NAME=VALUE", args).items():
+        if not text:
+            # YAML reads nothing as null.
+            raise click.UsageError(
+                f"--arg {name} is empty; write null for NULL, '' for an empty text"
+            )
         try:
             values[name] = yaml.safe_load(text)
         except yaml.YAMLError:

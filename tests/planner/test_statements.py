@@ -13,8 +13,8 @@ from click.testing import CliRunner
 import aggloom as al
 from aggloom.cli import main
 from aggloom.codegen import insertions, read_script
-from aggloom.errors import AggloomError, IgnoredOptionWarning, SqlError
-from aggloom.job import Job
+from aggloom.errors import AggloomError, IgnoredOptionWarning, SpecError, SqlError
+from aggloom.job import Job, complete
 from aggloom.job_plan import plan_of_job
 from aggloom.script import jobs_of
 
@@ -346,6 +346,12 @@ def test_constant_rows_that_a_table_cannot_have(options: str, columns: str, said
     with pytest.raises(AggloomError, match=re.escape(said)) as raised:
         al.Harness.from_sql(f"{table} SELECT * FROM g", {})
     assert "\nAt line 1" in str(raised.value)
+
+
+def test_a_run_needs_the_rows_of_values() -> None:
+    script = "CREATE TABLE g (k INT) WITH ('connector' = 'values'); SELECT k FROM g"
+    with pytest.raises(SpecError, match="connector 'values' has no rows to read; give it 'rows'"):
+        jobs_of(complete({"sql": script}, "run"))
 
 
 def test_a_table_as_a_query(tmp_path: Path) -> None:

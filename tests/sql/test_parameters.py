@@ -158,5 +158,7 @@ def test_each_door(tmp_path: Path) -> None:
     assert ":k has no value" in wrong.output
     twice = CliRunner().invoke(main, ["run", *query, "--arg", "n=4", "--arg", "n=5"])
     assert "names 'n' twice" in twice.output
+    empty = CliRunner().invoke(main, ["run", *query, "--arg", "n="])
+    assert "--arg n is empty; write null for NULL" in empty.output
     unclear = CliRunner().invoke(main, ["run", *query, "--arg", "n=[4"])
     assert "no YAML; write a text in quotes" in unclear.output
