@@ -18,7 +18,7 @@ from aggloom.codegen.scalar.lowered_expression import (
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, ExpressionLowering, LoweringEntry, Rule
 from aggloom.codegen.scalar.operand_types import unsupported_error
 from aggloom.codegen.scalar.promotion import INTEGERS, common_type
-from aggloom.codegen.scalar.result_types import infer
+from aggloom.codegen.scalar.result_types import infer, infer_part
 from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.spec.dtypes import type_name
 
@@ -47,13 +47,13 @@ def _lower_constructor(
 
 
 def _array(low: ExpressionLowering, node: exp.Expression) -> LoweredExpression:
-    dtype = infer(node, low.types)
+    dtype = infer_part(node, low.types)
     items = [low.as_type(each, dtype.value_type) for each in node.expressions]
     return _lower_constructor(low, node, f"make_list({type_text(dtype)}", dtype, items)
 
 
 def _map(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
-    dtype = infer(node, low.types)
+    dtype = infer_part(node, low.types)
     kinds = (dtype.key_type, dtype.item_type)
     values = [low.as_type(each, kinds[place % 2]) for place, each in enumerate(node.expressions)]
     return _lower_constructor(
@@ -80,7 +80,7 @@ def _row(named: bool) -> Rule:
     """STRUCT(a, b AS c) and NAMED_STRUCT('name', value, ..)."""
 
     def rule(low: ExpressionLowering, node: exp.Anonymous) -> LoweredExpression:
-        dtype = infer(node, low.types)
+        dtype = infer_part(node, low.types)
         # NAMED_STRUCT has a name before each value.
         values_of_row = node.expressions[1::2] if named else node.expressions
         values = [

@@ -29,6 +29,10 @@ from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
 
 _UNITS: Final = ("date_add", "dateadd", "timestampadd", "date_diff", "datediff", "timestampdiff")
 _NO_VALUE: Final = (exp.Interval, exp.Lambda, exp.Var, exp.Star, exp.DataType)
+# An argument of these may have a NULL without a type in it: others beside it may say which it is.
+CONSTRUCTORS: Final = frozenset(
+    ("array", "coalesce", "if", "ifnull", "map", "named_struct", "nvl", "nvl2", "struct")
+)
 _BIG: Final = (pa.int64(),)
 _SMALL: Final = (pa.int8(), pa.int16(), pa.int32())
 
@@ -75,12 +79,12 @@ def _as(kind: type[exp.Expression]) -> Rule:
 
 
 def _list(kind: pa.DataType | None) -> pa.DataType | None:
-    return None if kind is None or pa.types.is_null(kind) else pa.list_(kind)
+    return None if kind is None else pa.list_(kind)
 
 
 def _map(key: pa.DataType | None, item: pa.DataType | None) -> pa.DataType | None:
-    known = [kind for kind in (key, item) if kind is not None and not pa.types.is_null(kind)]
-    return pa.map_(*known) if len(known) == 2 else None
+    known = key is not None and item is not None and not pa.types.is_null(key)
+    return pa.map_(key, item) if known else None
 
 
 def _item(arguments: Arguments, place: int = 0) -> pa.DataType | None:
@@ -143,9 +147,7 @@ def _struct(arguments: Arguments) -> pa.DataType | None:
         named = isinstance(node, exp.Alias | exp.Column)
         names.append(node.alias_or_name if named else f"col{place}")
     types = [arguments.type(place) for place in range(len(arguments))]
-    if any(pa.types.is_null(kind) for kind in types) or not types:
-        return None
-    return pa.struct(list(zip(names, types, strict=True)))
+    return pa.struct(list(zip(names, types, strict=True))) if types else None
 
 
 def _type_of_zip(arguments: Arguments) -> pa.DataType | None:
@@ -163,7 +165,7 @@ def _type_of_zip(arguments: Arguments) -> pa.DataType | None:
 def _named_struct(arguments: Arguments) -> pa.DataType | None:
     names = [arguments.text(place) for place in range(0, len(arguments), 2)]
     types = [arguments.type(place) for place in range(1, len(arguments), 2)]
-    if len(names) != len(types) or None in names or any(map(pa.types.is_null, types)) or not types:
+    if len(names) != len(types) or None in names or not types:
         return None
     return pa.struct(list(zip(names, types, strict=True)))
 
@@ -335,7 +337,7 @@ RULES: Final[dict[str, Rule]] = {
     "sort_array": _array,
     "reverse": lambda arguments: _array(arguments) or pa.string(),
     "arrays_zip": _type_of_zip,
-    "array": lambda arguments: _list(arguments.common()) if len(arguments) else None,
+    "array": lambda arguments: _list(arguments.common() if len(arguments) else pa.null()),
     "array_repeat": lambda arguments: _list(arguments.type(0)),
     "concat": _concat,
     "decode": _decode_type,

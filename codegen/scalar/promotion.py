@@ -130,3 +130,9 @@ def _wider_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     whole = max(one.precision - one.scale, other.precision - other.scale)
     # Past 38 digits Spark keeps the whole ones.
     return pa.decimal128(min(38, whole + scale), max(0, min(scale, 38 - whole)))
+
+
+def lacks_type(dtype: pa.DataType) -> bool:
+    """Tell whether an array, map or row has an element that is only NULL."""
+    fields = [dtype.field(place) for place in range(dtype.num_fields)]
+    return any(pa.types.is_null(field.type) or lacks_type(field.type) for field in fields)

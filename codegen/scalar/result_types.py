@@ -21,7 +21,7 @@ from sqlglot.optimizer.annotate_types import annotate_types
 from aggloom.active_session import active_analyser
 from aggloom.codegen.catalogue.registry import list_functions
 from aggloom.codegen.scalar.dialect import ScalarSpark
-from aggloom.codegen.scalar.function_types import part_type, result_type
+from aggloom.codegen.scalar.function_types import CONSTRUCTORS, part_type, result_type
 from aggloom.codegen.scalar.interval_forms import OF_DATES, is_interval
 from aggloom.codegen.scalar.operand_types import (
     arithmetic_type,
@@ -31,7 +31,7 @@ from aggloom.codegen.scalar.operand_types import (
     unsupported_error,
     untold,
 )
-from aggloom.codegen.scalar.promotion import is_number
+from aggloom.codegen.scalar.promotion import is_number, lacks_type
 from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.scalar.variant_types import compared_error
 from aggloom.codegen.spec.dtypes import INSTANT, VARIANT, parse_type, type_name
@@ -48,6 +48,7 @@ Analyser = Callable[[str, Types], pa.DataType | None]
 ANALYSER: ContextVar[Analyser | None] = ContextVar("analyser", default=None)
 """The function that infers the type of an expression over columns in a session; else an active one is asked."""
 
+_NO_TYPE: Final = "NULL or an empty array in it has no type; write CAST(... AS type) around it."
 _BOOLEAN: Final = (
     *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ),
     *(exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike),
@@ -76,7 +77,18 @@ _CHOICE: Final = (exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Greatest, exp.
 
 
 def infer(node: exp.Expression, types: Types) -> pa.DataType:
-    """The Arrow type of a parsed expression over columns of these types; NULL alone is null."""
+    """The Arrow type of a parsed expression over columns of these types; NULL alone is null.
+
+    Raises UnknownTypeError for an array, map or row with a NULL to which nothing gives a type.
+    """
+    dtype = infer_part(node, types)
+    if lacks_type(dtype):
+        raise untold(node, _NO_TYPE)
+    return dtype
+
+
+def infer_part(node: exp.Expression, types: Types) -> pa.DataType:
+    """The type of a branch or an element; it may have a NULL within, which is of the type of its neighbours."""
     try:
         return _infer_node(node, types)
     except UnknownTypeError:
@@ -93,7 +105,7 @@ def _infer_node(node: exp.Expression, types: Types) -> pa.DataType:
     if isinstance(node, exp.Column) or (isinstance(node, exp.Identifier) and node.name in types):
         return types[node.name]
     if isinstance(node, exp.Paren | exp.Alias):
-        return infer(node.this, types)
+        return infer_part(node.this, types)
     # The sign of a text is that of the number it stands for.
     if isinstance(node, exp.Neg | exp.Abs):
         return number_type(infer(node.this, types), pa.float64())
@@ -119,7 +131,7 @@ def _infer_node(node: exp.Expression, types: Types) -> pa.DataType:
     if isinstance(node, exp.Round):
         return round_type(node, infer(node.this, types)) or _by_sqlglot(node, types)
     if isinstance(node, _CHOICE):
-        return common([infer(branch, types) for branch in branches(node)], node)
+        return common([infer_part(branch, types) for branch in branches(node)], node)
     # Flink's, which Spark's table does not have.
     if isinstance(node, exp.Anonymous) and node.name.upper() == "PROCTIME":
         return INSTANT
@@ -239,9 +251,12 @@ def _call_type(node: exp.Expression, types: Types) -> pa.DataType | None:
     def type_of(part: exp.Expression, bound: Types | None = None) -> pa.DataType:
         return infer(part, {**types, **bound} if bound else types)
 
+    def type_of_part(part: exp.Expression, bound: Types | None = None) -> pa.DataType:
+        return infer_part(part, {**types, **bound} if bound else types)
+
     # (a, b) outside of IN is a row, as in Spark.
     if isinstance(node, exp.Tuple):
-        return result_type("struct", node.expressions, type_of)
+        return result_type("struct", node.expressions, type_of_part)
     # A chain of || is flat, so that a long one is not deep.
     if isinstance(node, exp.DPipe):
         return result_type("concat", list(node.flatten(unnest=False)), type_of)
@@ -253,9 +268,10 @@ def _call_type(node: exp.Expression, types: Types) -> pa.DataType | None:
                 node,
                 "makes several rows of one; write it as an item of SELECT by itself, or in LATERAL VIEW.",
             )
-        return result_type(call.name, call.expressions, type_of)
+        is_constructor = call.name.casefold() in CONSTRUCTORS
+        return result_type(call.name, call.expressions, type_of_part if is_constructor else type_of)
     # The same class again would ask without an end.
-    return None if type(call) is type(node) else infer(call, types)
+    return None if type(call) is type(node) else infer_part(call, types)
 
 
 @lru_cache(maxsize=512)

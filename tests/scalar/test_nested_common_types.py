@@ -10,7 +10,7 @@ import pytest
 from scalar_oracle import by_spark, differences, lowered
 
 import aggloom as al
-from aggloom.errors import TypeMismatchError
+from aggloom.errors import TypeMismatchError, UnknownTypeError
 
 BATCH = pa.record_batch(
     {
@@ -26,6 +26,9 @@ EXPRESSIONS = [
     "array(array(x), array(y, 7), NULL)",
     "array(map('p', x), map('q', d))",
     "array(array(named_struct('a', x, 's', 'k')), array(named_struct('a', f, 's', NULL)))",
+    "coalesce(if(x > 0, array(y), NULL), array())",
+    "CASE WHEN x > 0 THEN map('p', NULL) ELSE map('q', d) END",
+    "if(x > 0, named_struct('a', NULL), named_struct('a', y))",
 ]
 
 
@@ -54,6 +57,15 @@ def test_sides_of_a_union_have_their_common_type(dialect: str) -> None:
 def test_other_elements_have_none(items: str) -> None:
     with pytest.raises(TypeMismatchError, match="have no common type; write CAST"):
         al.Harness.from_sql(f"SELECT ARRAY[{items}] AS a FROM t", {"t": "x INT, y BIGINT"})
+
+
+@pytest.mark.parametrize(
+    "item",
+    ["ARRAY[]", "SIZE(ARRAY[NULL])", "IF(x > 1, NAMED_STRUCT('a', NULL), NULL)", "MAP['a', NULL]"],
+)
+def test_a_null_to_which_nothing_gives_a_type_is_named(item: str) -> None:
+    with pytest.raises(UnknownTypeError, match="has no type; write CAST"):
+        al.Harness.from_sql(f"SELECT {item} AS a FROM t", {"t": "x INT"})
 
 
 @pytest.mark.parametrize("dialect", ["spark", "flink"])
