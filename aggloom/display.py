@@ -14,7 +14,7 @@ FORMS = ("table", "csv", "json")
 """Forms in which rows are printed."""
 NULL = "NULL"
 ROWS = 100
-"""So many rows of a table are shown."""
+"""The number of rows of a table that are shown."""
 _LETTERS = 1_000
 _RIGHT = ' style="text-align:right"'
 _LEFT = ' style="text-align:left"'

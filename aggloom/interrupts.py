@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 PATIENCE_SECONDS = 3.0
-"""For so long a run may take to stop by itself."""
+"""The time that a run may take to stop by itself."""
 _CODE = 130
 _GIVEN_UP = (
     "Ctrl-C: stopped in the middle of a batch or of the start. Nothing is lost: the next run with the same checkpoint "

@@ -39,7 +39,7 @@ from aggloom.runtime.values.changelog import CHANGE_COLUMNS, SPELLINGS
 from aggloom.runtime.values.type_fit import plain_type
 
 _ROWS = 10_000
-"""So many rows are looked at."""
+"""The number of rows that are read to infer types."""
 _SPLIT = '; for several objects on a line say concatenated="split", and declare schema=DDL'
 _DAY, _WHOLE, _NUMBER = map(re.compile, (DAY, WHOLE, NUMBER))
 _MOMENT = re.compile(f"{TIME}(?P<zone>{ZONE})?")

@@ -15,7 +15,7 @@ from aggloom.runtime.values.changelog import sort_key
 from aggloom.runtime.values.columns import to_python
 
 ROWS = 1_000
-"""So many rows are drawn."""
+"""The number of rows that are drawn."""
 _WIDE = 100_000
 
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 _SECONDS, _PAUSE = 10.0, 0.01
 SHOWN = 20
-"""So many differences are listed, and explained by their why."""
+"""The number of differences that are listed, and explained by their why."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class VerifyReport(Report):
         return not any(place.differences for place in self.places)
 
     def text(self, limit: int = SHOWN) -> str:
-        """As tables and lines; limit: so many differences of each place are listed."""
+        """Format it as tables and lines; limit: the number of differences of each place that are listed."""
         page = TextPage()
         page.line(f"{self.checkpoint} after batch {self.batch}, beside its query over {self.input}")
         rows = [(p.place, p.keys, len(p.differences), p.note) for p in self.places]

@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "22b397458c339c26"
-DIGEST = "604577806452c9ab"
+SUPPORT = "a364e03faa548076"
+DIGEST = "ce17cb7d8ccb4abf"
 
 
 class Inputs(NamedTuple):

@@ -12,7 +12,7 @@ from aggloom.testing.values import equal
 
 Row = tuple[Any, ...]
 _SHOWN = 20
-"""So many rows that differ are shown."""
+"""The number of differing rows that are shown."""
 
 
 def difference(

@@ -296,7 +296,7 @@ class Stateful(Node):
     @property
     @abstractmethod
     def local_obstacle(self) -> str:
-        """Why its rows cannot be aggregated before they are exchanged; empty if they can."""
+        """The reason why its rows cannot be aggregated before they are exchanged; empty if they can."""
 
     @abstractmethod
     def local_half(self, rows: Node) -> Node:

@@ -183,7 +183,7 @@ class Deduplicate(KeyedRowsNode):
         return self.over(pick(prune.input(self.input, read), read))
 
     def decide_waits(self, options: DeduplicateOptions) -> Deduplicate:
-        """As it runs over rows whose windows are known: by event time in a window it waits for the window's end."""
+        """Return the node for rows whose windows are known: by event time it waits for the end of a window."""
         chained = any(node.awaits_watermark for node in walk(self.input))
         bounds, waits, end = self.input.window_columns, self.waits, self.window_end
         if end is None and self.order is not None:

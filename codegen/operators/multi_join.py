@@ -249,7 +249,8 @@ class MultiJoin(KeyedRowsNode):
         return {name for each in self.conditions for name in columns_of(each or "TRUE")}
 
     def _condition(self, which: int) -> str:
-        """On what an input joins those before it; of equal keys the nearest that is not padded, or the one it names."""
+        """The condition of an input with those before it; of equal keys the nearest that is not padded, or the one it
+        names."""
         via = self.via[which] or (max(n for n in self.present if n <= which),)
         pairs = zip(self.key_of(via[0]), self.key_of(which + 1), self.null_safe[which], strict=True)
         words = [

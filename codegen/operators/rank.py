@@ -93,7 +93,7 @@ class Rank(KeyedRowsNode):
 
     @property
     def why(self) -> str:
-        """Why this is its strategy."""
+        """The reason why this is its strategy."""
         return self._strategy_choice[2]
 
     @property
@@ -276,7 +276,7 @@ class Rank(KeyedRowsNode):
         return "update", own, f"rows are known by {', '.join(own)} and only ever get better"
 
     def _obstacles(self, key: Key | None) -> Iterator[str]:
-        """Why the rows that are out of range have to be remembered."""
+        """Yield the reasons why the rows that are out of range have to be remembered."""
         rows = self.input
         if not rows.never_deletes:
             yield "rows are retracted"

@@ -18,8 +18,8 @@ from aggloom.codegen.sql.numbering import SortItem
 By = Literal["", "row", "processing"]
 """The time by which rows are seen, once and for all: row time, processing time; "": by none, over changes."""
 ROW_BYTES = 24 + 4 + 12 + 32 * 4 // 3
-"""Beside its words a row has its sort word and arrival, links to its equals, its slot, cells of an index, and an entry
-of a B+tree that is three quarters full."""
+"""The bytes of a row without its words: sort word and arrival, links to its equals, its slot, cells of an index, and an
+entry of a B+tree that is three quarters full."""
 
 
 class TimedRowsNode(KeyedRowsNode):

@@ -140,7 +140,7 @@ class Plan:
         return any(isinstance(node, Scan) and node.table == ONE_ROW for node in walk(self.root))
 
     def ttl_of(self, node: Node) -> int:
-        """After how many milliseconds without a change an aggregate forgets a key; 0 is never."""
+        """The milliseconds without a change after which an aggregate forgets a key; 0 is never."""
         own = getattr(node, "state_ttl", None)
         return self.options.state_ttl if own is None else int(own)
 

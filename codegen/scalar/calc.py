@@ -182,7 +182,7 @@ def _check_given(call: str, spec: Any, batch: Any) -> None:
 
 
 def having_kinds(kinds: Kinds, passes: Passes, upsert: bool = True) -> tuple[Passes, Kinds]:
-    """Which rows of a changelog a HAVING keeps, and their new kinds; a -U is followed by its +U.
+    """Return the rows of a changelog that a HAVING keeps, and their new kinds; a -U is followed by its +U.
 
     An update that leaves the condition becomes a deletion, one that enters it an insertion. `upsert`: a +U may come
     without its -U, and if it fails it ends a row that may have been visible.

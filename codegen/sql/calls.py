@@ -141,7 +141,7 @@ class _Lowering:
         return tuple(column for _, column in sorted(columns, key=lambda pair: pair[0])), options
 
     def _match_argument(self, place: int, item: exp.Expression) -> tuple[str, exp.Expression]:
-        """Which argument or option an item is, by its name or by its place, and its value."""
+        """Return the name of the argument or option that an item is, by its name or by its place, and its value."""
         names = places(self.entry)
         if isinstance(item, exp.Kwarg):
             known = (*names, *(option.name for option in self.entry.options))

@@ -12,7 +12,7 @@ GROUP_ID: Final = "$e"
 """The column that says of which set a row of the expanded input is: 0, 1, ..."""
 
 MAX_SETS: Final = 4096
-"""So many sets a GROUP BY may stand for, as a CUBE of twelve keys does: each is one more row for each of the input."""
+"""The sets that a GROUP BY may stand for, as a CUBE of twelve keys does: each adds a row for each of the input."""
 
 Keys = tuple[exp.Expression, ...]
 _GROUPINGS: Final = (exp.GroupingSets, exp.Cube, exp.Rollup)

@@ -16,7 +16,7 @@ MOST_ROWS: Final = 2**61
 
 @dataclass(frozen=True)
 class Range:
-    """Which numbers are asked for: from `start` to `end`, or to what a column says; neither: to the last."""
+    """The row numbers that a query asks for: from `start` to `end`, or to the value of a column, or to the last."""
 
     start: int = 1
     end: int | None = None

@@ -202,7 +202,7 @@ class Scope:
         return tree
 
     def _type_added_dates(self, tree: exp.Expression) -> exp.Expression:
-        """In Flink a DATE with days or months added is a DATE, with hours or less a TIMESTAMP; in Spark an instant."""
+        """Give sums of dates Flink's types: with days or months a DATE, with hours or less a TIMESTAMP."""
         root = exp.paren(tree, copy=False)
         # The innermost first: what is added to a sum depends on the type of that.
         for part in reversed(list(root.find_all(exp.Anonymous))):

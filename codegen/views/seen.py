@@ -6,7 +6,7 @@ from aggloom.codegen.views.kind import ViewKind
 from aggloom.codegen.views.room import WORD, Room, tree_entry
 
 CALLS: Final = 32
-"""At most so many calls share one: their bits are half of a number (runtime/views/seen.py)."""
+"""The number of calls that may share one: their bits are half of a number (runtime/views/seen.py)."""
 
 
 def _room(width: int, what: str) -> Room:

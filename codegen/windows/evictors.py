@@ -107,7 +107,7 @@ class _BuiltIn(Evictor):
         return self.keep_rows(elements)
 
     def keep_rows(self, elements: Elements) -> Kept:
-        """Which rows stay, before the function or after it."""
+        """Return which rows stay, before the function or after it."""
         raise SpecError(f"{type(self).__name__} drops nothing.")
 
     def _words(self, *words: str) -> str:

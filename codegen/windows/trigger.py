@@ -56,7 +56,7 @@ class TriggerContext(Protocol):
 
     @property
     def retracts(self) -> bool:
-        """In on_element, whether the row is retracted."""
+        """True if `on_element` is called for a row that is retracted."""
 
     @property
     def state(self) -> MutableMapping[str, Any]:

@@ -37,7 +37,7 @@ def to_local(instants: Times, zone: str) -> Times:
 
 
 def to_instants(local: Times, zone: str) -> Times:
-    """When the clocks of a zone show these times."""
+    """Return the instants at which the clocks of a zone show these times."""
     if zone in _UTC or not len(local):
         return local
     naive = pa.array(local, pa.timestamp("ms"))

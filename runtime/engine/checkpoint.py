@@ -52,14 +52,14 @@ from aggloom.runtime.values.clock import BEFORE_ALL
 
 LAYOUT = 1
 RETAINED = 10
-"""So many commits can be looked at besides the last."""
+"""The number of commits that can be read besides the last."""
 DIRECTORIES = ("plans", "commits", "snapshots", "sources")
 IN_COMMIT = 1 << 20
 """A snapshot of up to so many bytes lies in its commit."""
 _RENEWED_AFTER = 400
 """Rows that so many later commits have left where they are are copied into the next one, so that files go."""
 _DELETED_AT_ONCE = 8
-"""So many old commits go with a commit: a snapshot may free hundreds, and no batch is to wait for them."""
+"""The number of old commits that one commit deletes: a snapshot may free hundreds, and no batch is to wait for them."""
 _OWN = "Give the query a checkpoint directory of its own: one that is empty, or not there yet."
 
 

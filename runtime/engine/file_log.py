@@ -23,9 +23,9 @@ from aggloom.runtime.hosting.checkpoint_paths import batches, corrupt
 from aggloom.runtime.storage.checksums import with_checksum, without_checksum
 
 _NOTES = 20
-"""So many notes lie beside one another before they are made one."""
+"""The number of notes that lie beside one another before they are merged into one."""
 _ATTEMPTS, _PAUSE = 5, 0.02
-"""So often, and after so many seconds, notes are read again of which one is missing."""
+"""The number of attempts to read notes of which one is missing, and the seconds between them."""
 
 
 class _MissingNoteError(Exception):

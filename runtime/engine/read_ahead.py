@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
 _AHEAD = 2
-"""So many items wait at most, so that what is in flight fits into memory."""
+"""The number of items that may wait, so that what is in flight fits into memory."""
 
 
 class ReadAhead(Generic[Item]):

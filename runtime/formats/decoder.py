@@ -39,7 +39,7 @@ _SHOWN = 300
 _AROUND = 250
 """Number of messages that are read at once next to one that is odd."""
 _ODD = 3
-"""After how many of these in a row that Arrow cannot read it is not asked any more."""
+"""The number of blocks in a row that Arrow could not read, after which it is not asked any more."""
 _NONE = np.zeros(0, np.bool_)
 _LONG = re.compile(rb"[0-9]{16}")
 """A part of each whole number that a DOUBLE may round."""

@@ -32,7 +32,7 @@ MESSAGES: dict[str, type[Format]] = {
 }
 FILES = ("parquet", "csv")
 FORMATS = (*MESSAGES, *FILES)
-"""In what a table of changes may lie."""
+"""The formats in which a table of changes may be stored."""
 LINES = tuple(name for name, each in MESSAGES.items() if each.in_lines)
 """Those of messages that files can hold, a message a line."""
 OPTIONS = (*CHOICES, "zone", "database", "table", "registry", *FLAT)

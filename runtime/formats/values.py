@@ -38,7 +38,7 @@ _FLOATS = {
     **dict.fromkeys(("-Infinity", "-INF"), -math.inf),
 }
 _INFINITE_FLOAT = math.ldexp(2 - 2**-24, 127)
-"""From here on a number is nearer to infinity than to any FLOAT."""
+"""The least number that is nearer to infinity than to any FLOAT."""
 _TRUTH = {"true": True, "false": False, "1": True, "0": False, "t": True, "f": False}
 
 

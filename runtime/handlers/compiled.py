@@ -86,7 +86,8 @@ class ArenaAccumulators:
         self.records[slots] += by
 
     def as_new(self, slots: SlotArray) -> Array:
-        """Which of the slots hold nothing, their rows aside; rounded sums tell nothing, whatever is left in them."""
+        """Return which of the slots hold nothing, apart from their rows; rounded sums say nothing, whatever is left in
+        them."""
         new, sums = np.ones(len(slots), np.bool_), []
         # The first field counts rows, which is not asked for.
         for field in self.handler.FIELDS[1:]:
@@ -222,8 +223,13 @@ class ArenaAccumulators:
         return sorted(entries, key=repr)
 
 
-def _find_cancelled(spill: Spill, slots: SlotArray, sums: list[Array], candidates: Array) -> Array:
-    """In which of the slots asked for all float sums are 0: parts may be left that cancel each other."""
+def _find_cancelled(
+    spill: Spill, slots: SlotArray, sums: list[Array], candidates: FlagArray
+) -> Array:
+    """Tell which candidates have float sums that are all 0: parts may be left that cancel each other.
+
+    sums: of each field int64[slots, parts].
+    """
     zero = candidates.copy()
     for place, parts in enumerate(sums):
         plain = (parts == 0).all(axis=1) & (spill.index[slots, place] == 0)
@@ -307,7 +313,7 @@ class CompiledHandler(HandlerBase):
         return type(out)(*parts)
 
     def differ(self, before: Any, after: Any, rows: int) -> Array:
-        """In which of the rows any result differs; NULL equals NULL, NaN equals NaN."""
+        """Return in which of the rows any result differs; NULL equals NULL, NaN equals NaN."""
         changed = np.zeros(rows, np.bool_)
         for a, b in zip(before[1:], after[1:], strict=True):
             if isinstance(a, ListOut):

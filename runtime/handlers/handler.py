@@ -194,7 +194,8 @@ class HandlerBase(HandlerColumns):
         keep_orphans: bool,
         by_slot: bool = False,
     ) -> tuple[int, ResultPair]:
-        """As update, with the results before and after each item: neighbouring rows of a slot that have one id.
+        """Apply changes like `update`, and return the results before and after each item: neighbouring rows of a slot
+        that have one id.
 
         by_slot: no slot has two items.
         """
@@ -221,7 +222,7 @@ class HandlerBase(HandlerColumns):
     def _fold_rows(
         self, inputs: Any, slots: SlotArray, retracts: FlagArray, keep_orphans: bool
     ) -> tuple[int, ResultPair]:
-        """As fold, where each row is an item: lists of unknown length are written by no kernel that changes state."""
+        """Fold with each row as an item: lists of unknown length are written by no kernel that changes state."""
         n, dropped = len(slots), 0
         was, now = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
         before, after = [self.outputs(0)], [self.outputs(0)]

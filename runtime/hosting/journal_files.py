@@ -25,7 +25,7 @@ from aggloom.runtime.storage.checksums import with_checksum, without_checksum
 PLAN_FILE = "aggloom-plan.json"
 PROGRESS_FILE = "aggloom-progress.jsonl"
 KEPT = 500
-"""So many batches are kept at least, and twice as many at most."""
+"""The number of batches that are kept at least; twice as many are kept at most."""
 BEAT_SECONDS = 5.0
 """The log is touched so often while a query runs, so that those who watch it know that it does."""
 

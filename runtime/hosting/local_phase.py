@@ -19,7 +19,7 @@ _LOOKS = (16_384, 65_536)
 _HOPELESS = 0.95
 _FEW = 8_192
 _REPEATS = 16
-"""Up to _FEW keys, and one more for each _REPEATS rows, are split by bucket where their rows would be otherwise."""
+"""Keys are split by bucket, instead of their rows, if they are at most _FEW and one more for each _REPEATS rows."""
 _LOCAL_BYTES = 128 << 20
 
 
@@ -89,7 +89,7 @@ class LocalPhase:
                 start = stop
 
     def _next_look(self) -> int:
-        """After how many rows it is looked at what they come to."""
+        """The number of rows after which the phase checks how many keys they have come to."""
         return next((n for n in _LOOKS if self._tried < n < self._trial), self._trial)
 
     def _looks_hopeless(self) -> bool:

@@ -22,10 +22,10 @@ from aggloom.runtime.values.scalars import buffer_of
 
 CHANGES_DIRECTORY = "aggloom-changes"
 KEPT = 20
-"""So many batches with changes are kept."""
+"""The number of batches with changes that are kept."""
 
 ROWS = 1000
-"""So many changes of a batch are kept, its first."""
+"""The number of changes of a batch that are kept, its first."""
 
 _BYTES = 1 << 20
 _LARGEST = 4 << 20

@@ -215,7 +215,7 @@ def _plain_entries(view: Any) -> tuple[list[Any], list[tuple[int, ...]]]:
 
 
 def _bits(marks: int, calls: int) -> tuple[int, ...]:
-    """For each call that shares a set, 1 where it has met the value."""
+    """Return, for each call that shares a set, 1 where it has met the value."""
     return tuple(marks >> call & 1 for call in range(calls))
 
 

@@ -46,7 +46,7 @@ def key_batch(key: Mapping[str, Any], fields: Sequence[pa.Field], where: str) ->
 
 @dataclass(frozen=True)
 class WindowFilter:
-    """Which windows of a key are asked for: those with this start and this end (None: any); names: of the columns."""
+    """A filter for windows of a key: those with this start and this end (None: any); names: of the columns."""
 
     names: tuple[str, str] = ("", "")
     start: Any = None

@@ -24,7 +24,7 @@ def parts_of(operator: Operator, key: pa.RecordBatch) -> list[PartContents]:
 def describe_parts(
     operator: Operator, key: pa.RecordBatch, limit: int | None = None
 ) -> list[PartContents]:
-    """As parts_of, with accumulators and views by name; of views the first `limit` values."""
+    """List the parts of a key's state with accumulators and views by name; of views the first `limit` values."""
     layout = None if operator.handler_class is None else _layout_of(operator.handler_class)
     contents = []
     for part, key_state in _parts(operator, key):

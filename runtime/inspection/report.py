@@ -27,7 +27,7 @@ class StateReport(Report):
     operators: tuple[OperatorState, ...]
 
     def text(self, limit: int = 20) -> str:
-        """As tables; views are cut after `limit` values."""
+        """Format it as tables; views are cut after `limit` values."""
         page = TextPage()
         self._write(page, limit)
         return page.text
@@ -72,7 +72,7 @@ class Why(Report):
         return all(bundle.agrees for bundle in self.bundles)
 
     def text(self, limit: int = 100) -> str:
-        """As tables, of the last `limit` changes."""
+        """Format the last `limit` changes as tables."""
         page = TextPage()
         self._write(page, limit)
         return page.text

@@ -194,7 +194,7 @@ def _format_count(number: int | None) -> str:
 
 
 def absent(nearest: tuple[str, ...]) -> str:
-    """That a key is not there, and which ones read alike."""
+    """Say that a key is not there, and which ones read alike."""
     more = f" Did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
     return f"  there is no such key.{more}"
 

@@ -32,7 +32,7 @@ from aggloom.runtime.values.type_fit import NANOSECONDS, cut_nanoseconds
 Partitions = Mapping[Path, Mapping[str, str | None]]
 _MESSAGES = 10_000
 _ROWS = 1_000_000
-"""So many rows of a Parquet file are read at once."""
+"""The number of rows of a Parquet file that are read at once."""
 _CHANGES = "\0changes"
 _OF_FILES = f"files say {', '.join(FILE_FACTS)}"
 

@@ -257,7 +257,7 @@ Exchanged = Callable[[Mapping[str, Rows], Clock], list[InputBatch]]
 
 
 class _Builder:
-    """Turns nodes into functions of a bundle's rows; `shown` is true above the last aggregates."""
+    """Turns nodes into functions of a bundle's rows; `is_result` is true above the last operators with state."""
 
     def __init__(
         self,

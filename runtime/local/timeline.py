@@ -213,7 +213,7 @@ class _Picture:
         first = self.rows[0].number if self.rows else 1
 
         def below(after: int) -> float:
-            """Between a row and the next."""
+            """The height between a row and the next."""
             # Rows that are not drawn do not move the place of a mark.
             done = sum(1 for row in self.rows if row.number <= after)
             return top + 16 + done * step

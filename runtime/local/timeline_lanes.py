@@ -115,7 +115,7 @@ class Lane:
         return max(_PILL, wide(_pill_text(row)) + 8)
 
     def _tails(self, y: float) -> Iterator[str]:
-        """For how long each row keeps its session open."""
+        """Yield the lines that show how long each row keeps its session open."""
         if not self.story.node.windowing.assigner.merges:
             # Only sessions are kept open by their rows.
             return

@@ -178,7 +178,7 @@ def wide(words: str) -> float:
 
 
 def clip_text(words: str, room: float) -> str:
-    """As much of a text as there is room for."""
+    """Cut a text to the room that there is for it."""
     words = " ".join(words.split())
     if wide(words) <= room:
         return words

@@ -85,7 +85,7 @@ class Round:
 
 
 class Threads:
-    """So many threads, which wait for rounds."""
+    """A pool of at most so many threads, which wait for rounds."""
 
     def __init__(self, most: int) -> None:
         self._rounds: queue.SimpleQueue[Round | None] = queue.SimpleQueue()

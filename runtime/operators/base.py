@@ -124,7 +124,7 @@ class Operator(ABC):
     in_windows: ClassVar[bool] = False
     """True if its state has windows, not keys."""
     keeps_calls: ClassVar[str] = "its state is not made of calls"
-    """Why its state does not outlive a change of its calls; empty if it does."""
+    """The reason why its state does not outlive a change of its calls; empty if it does."""
     _failed: bool = False
 
     def __repr__(self) -> str:

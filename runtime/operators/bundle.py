@@ -15,14 +15,14 @@ from aggloom.runtime.operators.slot_state import SlotState
 from aggloom.runtime.storage.arena import Array, FlagArray, SlotArray
 from aggloom.runtime.storage.jit import kernel
 
-# Slots are taken in order if one in so many is touched, and rows slot by slot if slots have fewer than so many.
+# Slots are visited in order if at least one in _DENSE is touched; rows slot by slot if slots have fewer than _FEW_ROWS.
 _DENSE = 8
 _FEW_ROWS = 4
 
 
 @kernel
 def _find_touched(slots: Array, rows: Array, out: Array) -> int:
-    """The distinct slots in the order of their first row; `rows`, zero before, counts the rows of each."""
+    """Write the distinct slots in the order of their first row; `rows`, zero before, counts the rows of each."""
     count = 0
     for r in range(len(slots)):
         s = slots[r]
@@ -34,8 +34,8 @@ def _find_touched(slots: Array, rows: Array, out: Array) -> int:
 
 
 @kernel
-def _in_order(rows: Array, out: Array) -> None:
-    """The slots that have rows, in order."""
+def _list_in_order(rows: Array, out: Array) -> None:
+    """Write the slots that have rows, in order."""
     count = 0
     for s in range(len(rows)):
         if rows[s] != 0:
@@ -54,9 +54,9 @@ def _group_rows(
     retract: Array,
     item: Array,
 ) -> None:
-    """The rows slot by slot, in each by arrival: number, slot, whether it retracts, number of the slot.
+    """Write the rows slot by slot, in each by arrival: number, slot, whether it retracts, number of the slot.
 
-    `rows`, from _touched, is used up. Only numbers are written out of order, so that they stay in the cache.
+    `rows`, from _find_touched, is used up. Only numbers are written out of order, so that they stay in the cache.
     """
     at = 0
     # The rows of each slot, in the order of `touched`: sums of the counts are where they begin.
@@ -80,8 +80,8 @@ def _group_rows(
 
 
 @kernel
-def _first_orphan(slots: Array, retracts: Array, records: Array) -> int:
-    """The first row that retracts from a slot without rows, or -1; `records` is scratch."""
+def _find_first_orphan(slots: Array, retracts: Array, records: Array) -> int:
+    """Return the first row that retracts from a slot without rows, or -1; `records` is scratch."""
     for r in range(len(slots)):
         if not retracts[r]:
             records[slots[r]] += 1
@@ -116,16 +116,16 @@ class Slots(Protocol):
 
 
 class Applier:
-    """Adds bundles up in a state; it remembers nothing from one to the next but room to count in."""
+    """Applies bundles to a state; from one to the next it keeps nothing but an array to count in."""
 
     def __init__(self) -> None:
         self._rows = np.zeros(0, np.int32)
         self._counted = False
 
     def distinct(self, state: Slots, slots: SlotArray) -> Array:
-        """The slots that rows go to; counts the rows of each until `done`.
+        """Return the distinct slots of rows, and keep the number of rows of each until `forget_counts`.
 
-        In order if they are many of all, so that memory is read in sequence, else in the order of their first row.
+        They rise if they are many of all, so that memory is read in sequence; else the order is that of first rows.
         """
         if self._counted or len(self._rows) != state.capacity:
             # Counts that are there still are those of a bundle that failed.
@@ -134,7 +134,7 @@ class Applier:
         touched = np.empty(min(len(slots), state.capacity), np.int64)
         touched = touched[: _find_touched(slots, self._rows, touched)]
         if len(touched) * _DENSE >= state.capacity:
-            _in_order(self._rows, touched)
+            _list_in_order(self._rows, touched)
         return touched
 
     def forget_counts(self, touched: SlotArray) -> None:
@@ -168,7 +168,7 @@ class Applier:
             inputs = handler.bind(batch)
             # Views read much memory a slot: its rows one after the other find it in the cache.
             if handler.VIEWS and not merged:
-                inputs, slots, retracts, _ = self._by_slot(
+                inputs, slots, retracts, _ = self._order_by_slot(
                     handler, touched, inputs, slots, retracts
                 )
             dropped = handler.update(inputs, slots, retracts, keep_orphans=keep)
@@ -190,7 +190,7 @@ class Applier:
         keep: bool,
         keeps_debts: bool = False,
     ) -> tuple[int, ResultPair]:
-        """As apply, with the results of the touched slots before and after."""
+        """Apply a bundle, and return the results of the touched slots before and after."""
         batch, slots, retracts = rows
         handler = state.handler
         by_slot = bool(handler.VIEWS) or len(touched) * _FEW_ROWS > len(slots)
@@ -199,7 +199,7 @@ class Applier:
             return cast(
                 tuple[int, ResultPair],
                 handler.fold(
-                    *self._by_slot(handler, touched, inputs, slots, retracts),
+                    *self._order_by_slot(handler, touched, inputs, slots, retracts),
                     keep_orphans=keep,
                     by_slot=True,
                 ),
@@ -211,12 +211,12 @@ class Applier:
         after, now = handler.values(touched), state.records[touched] > 0
         return dropped, handler.pair_results(before, after, was, now)
 
-    def _by_slot(
-        self, handler: Any, touched: Array, inputs: Any, slots: SlotArray, retracts: FlagArray
+    def _order_by_slot(
+        self, handler: Any, touched: SlotArray, inputs: Any, slots: SlotArray, retracts: FlagArray
     ) -> tuple[Any, Array, Array, Array]:
-        """The rows slot by slot, with the number of each row's slot among those touched.
+        """Return the rows slot by slot, with the number of each row's slot among those touched.
 
-        So a slot's accumulators are in the cache for all its rows, and rows are read in sequence.
+        A slot's accumulators are then in the cache for all its rows, and rows are read in sequence.
         """
         n = len(slots)
         # Half as many bytes where numbers of rows fit them with a bit to spare.
@@ -244,7 +244,7 @@ def refuse_orphans(
     keeps_empty: slots without rows were there before.
     """
     # On a copy, which is counted up and down as the rows would be: the state itself is untouched by the check.
-    row = _first_orphan(slots, retracts, state.records.astype(np.int64))
+    row = _find_first_orphan(slots, retracts, state.records.astype(np.int64))
     if row < 0:
         return
     place = state.place(int(slots[row]))

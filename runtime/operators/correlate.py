@@ -76,7 +76,7 @@ def correlate(node: Correlate, rows: Rows) -> Rows:
 
 
 def _find_unchanged(joined_rows: pa.RecordBatch, kinds: Kinds, numbers: NumberArray) -> FlagArray:
-    """Which rows (bool[n]) the -U and the +U right after it both make, each row of one with one of the other.
+    """Return which rows (bool[n]) the -U and the +U right after it both make, each row of one with one of the other.
 
     kinds: int8[rows], of the changes. numbers: int64[n], the change of each row.
     """

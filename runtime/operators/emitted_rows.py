@@ -28,7 +28,7 @@ def fold_changes(
     keep: bool,
     keeps_debts: bool = False,
 ) -> tuple[int, ResultPair]:
-    """As Applier.fold, with the rows that leave and come in place of all before and after.
+    """Fold like `Applier.fold`, and return the rows that leave and come in place of all before and after.
 
     Raises DataError and ArithmeticOverflowError.
     """
@@ -72,7 +72,7 @@ def fold_each_row(
     *,
     keep: bool,
 ) -> tuple[int, ResultPair]:
-    """As fold_changes, where each row is an item."""
+    """Fold like `fold_changes`, with each row as an item."""
     batch, slots, retracts = rows
     handler, dropped = state.handler, 0
     pairs = [handler.no_results()]

@@ -50,7 +50,7 @@ def evolve(old: Any, new: Any, parts: Carried, clock: Clock) -> Rows:
 
 
 def change_settings(old: Any, new: Any, clock: Clock) -> Rows:
-    """As evolve, where nothing but settings differ: the state is the same under any, but for stamps and orphans."""
+    """Go on under other settings alone: the state is the same under any, but for stamps and orphans."""
     if not new.keeps_stamps(old):
         return evolve(old, new, match_state(old.spec, new.spec, new.handler_class.BACKEND), clock)
     new.restore(old.snapshot())
@@ -198,7 +198,7 @@ def _copy_counts(
 def _copy_bits(
     view: Tree, pool: PoolArrays, pooled: bool, other: Tree, were_bits: bool, places: Array
 ) -> None:
-    """As _copy_counts, into a view of bits: bit c says whether the count at places[c] is above 0."""
+    """Copy counts into a view of bits: bit c says whether the count at places[c] is above 0."""
     for s in range(len(other.root)):
         theirs = multiset_first(other, s)
         while theirs != 0:

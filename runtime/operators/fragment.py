@@ -308,7 +308,7 @@ def fragment_of(
 
 
 class _Walk:
-    """From the operator on top down to the exchanges."""
+    """A walk from the operator on top down to the exchanges."""
 
     def __init__(self, options: PlanOptions, zone: str) -> None:
         self._options, self._zone = options, zone

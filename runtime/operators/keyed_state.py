@@ -86,7 +86,7 @@ class KeyedState(SlotState):
         return self._slots(words, nulls)
 
     def find_keys_of(self, other: KeyedState, others: SlotArray, windows: NumberArray) -> Array:
-        """As lookup_keys_of, but with -1 for unknown keys."""
+        """Find slots like `lookup_keys_of`, but with -1 for unknown keys."""
         words, nulls = other.table.words_for(self.pool, others)
         words[:, -1] = windows
         return self.index.find(words, nulls)

@@ -52,7 +52,7 @@ def _write_changes(
 def find_unlike(
     store: RowStore, rows: Encoded, acting: NumberArray, before: NumberArray, old: RowIdArray
 ) -> Array:
-    """Which of the acting rows differ from their predecessors; `old`: the ids of those that are stored.
+    """Find the acting rows that differ from their predecessors; `old`: the ids of those that are stored.
 
     before: by row a row of the bundle, n + the place of a stored one, or -1.
     """

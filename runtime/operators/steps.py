@@ -17,7 +17,7 @@ from aggloom.runtime.values.key_hash import key_hashes, sort_by_bucket
 
 Rows = tuple[pa.RecordBatch, Kinds]
 MANY_ROWS = 10_000
-"""From so many rows on a thread is worth its price."""
+"""The number of rows from which on a thread is worth its price."""
 
 
 def no_rows(schema: pa.Schema) -> Rows:

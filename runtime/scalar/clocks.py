@@ -93,7 +93,7 @@ def make_timestamp(
 def try_make_timestamp(
     year: Value, month: Value, day: Value, hour: Value, minute: Value, second: Value
 ) -> Value:
-    """As `make_timestamp`, with NULL where there is no such time."""
+    """Make timestamps like `make_timestamp`, with NULL where there is no such time."""
 
     def make(*parts: int) -> int | None:
         try:

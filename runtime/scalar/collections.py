@@ -179,7 +179,7 @@ def reverse(items: Items) -> Items:
 
 
 def cut(items: Items, start: int, length: int) -> Items:
-    """So many items from a place on, which counts from 1, or from the end if it is negative."""
+    """Return `length` items from a place on, which counts from 1, or from the end if it is negative."""
     if start == 0:
         raise ValueError("places count from 1")
     if length < 0:
@@ -214,7 +214,7 @@ def item(items: Items, place: int) -> Any:
 
 
 def try_item(items: Items, place: int) -> Any:
-    """As `item`, with None if there is none."""
+    """Return the `item`, or None if there is none."""
     # As in Spark an error even here, since no array has such a place.
     if place == 0:
         raise ValueError("places count from 1")
@@ -230,7 +230,7 @@ def item_from_zero(items: Items, place: int) -> Any:
 
 
 def try_item_from_zero(items: Items, place: int) -> Any:
-    """As `item_from_zero`, with None if there is none."""
+    """Return the `item_from_zero`, or None if there is none."""
     return items[place] if 0 <= place < len(items) else None
 
 

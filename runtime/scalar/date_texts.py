@@ -40,7 +40,7 @@ def parse_times(value: Value, reader: str, sql: str) -> Value:
 
 
 def try_parse_times(value: Value, reader: str) -> Value:
-    """As `parse_times`, with NULL for a text that cannot be read."""
+    """Parse texts like `parse_times`, with NULL for a text that cannot be read."""
     read = find_reader(reader)
 
     def parse(text: str) -> int | None:
@@ -174,5 +174,5 @@ def _text(
 
 
 def _year(year: int) -> str:
-    """As Spark writes it: of its era, in four digits, and with a sign if it needs more."""
+    """Format a year as Spark does: of its era, in four digits, and with a sign if it needs more."""
     return f"+{year}" if year > 9999 else f"{year if year > 0 else 1 - year:04}"

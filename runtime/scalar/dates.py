@@ -144,6 +144,7 @@ def _end(
 
 
 def _dates(days: np.ndarray[tuple[int], np.dtype[np.datetime64]], *inputs: pa.Array) -> pa.Array:
+    """Return days, as int64[rows] from 1970 on, as dates; NULL where an input is."""
     nulls = np.zeros(len(days), np.bool_)
     for each in inputs:
         nulls |= each.is_null().to_numpy(zero_copy_only=False)

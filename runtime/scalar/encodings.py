@@ -40,7 +40,7 @@ def unhex(text: str) -> bytes | None:
 
 
 def hex_to_bytes(text: str) -> bytes:
-    """As `unhex`; raises ValueError for other letters."""
+    """Decode hexadecimal digits like `unhex`; raises ValueError for other letters."""
     value = unhex(text)
     if value is None:
         raise ValueError("the text has more than hexadecimal digits")
@@ -117,12 +117,12 @@ def encode(text: str, charset: str) -> bytes:
 
 
 def try_hex_to_bytes(text: str) -> bytes | None:
-    """As `hex_to_bytes`, with None for other letters."""
+    """Decode hexadecimal digits, with None for other letters."""
     return unhex(text)
 
 
 def try_base64_to_bytes(text: str) -> bytes | None:
-    """As `base64_to_bytes`, with None for a text with faults."""
+    """Decode base 64 like `base64_to_bytes`, with None for a text with faults."""
     try:
         return base64_to_bytes(text)
     except ValueError:

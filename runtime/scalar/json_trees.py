@@ -25,7 +25,8 @@ Read = Callable[[Any], Any]
 """Makes a value of a type of a part of a document that is not null; raises ValueError, or `PartialValueError`."""
 _LONG: Final = re.compile(r"[0-9.eE+-]{1000}")
 _MANY: Final = 300
-"""So many brackets, or so many characters of a number, may be more than Jackson takes: its own tokens say."""
+"""The number of brackets, or of digits of a number, from which Jackson's own tokens say whether they are too many for
+it."""
 
 
 class _Fields(tuple[tuple[str, Any], ...]):

@@ -18,7 +18,7 @@ Path: TypeAlias = tuple[str, bool, tuple[tuple[str, tuple[Any, ...], bool], ...]
 """A path as generated text has it: "strict" or "lax", whether it leads to one place, steps (kind, values, deep)."""
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _FLOAT_END: Final = 3.4028235677973366e38
-"""From here on a number rounds to the infinite one of 32 bits."""
+"""The least number that rounds to infinity in 32 bits."""
 _TRUE: Final = ("true", "t", "yes", "1")
 _FALSE: Final = ("false", "f", "no", "0")
 _EMPTY: Final = {"EMPTY ARRAY": "[]", "EMPTY OBJECT": "{}", "NULL": None}

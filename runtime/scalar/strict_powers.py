@@ -100,7 +100,7 @@ def _log2(x: Floats) -> tuple[Floats, Floats]:
 
 
 def _log2_close_to_one(x: Floats) -> tuple[Floats, Floats]:
-    """As `_log2`, for a number that differs from 1 by no more than 2 to the -20."""
+    """Compute `_log2` of a number that differs from 1 by no more than 2 to the -20."""
     t = x - 1.0
     w = (t * t) * (0.5 - t * (0.3333333333333333333333 - t * 0.25))
     u = _ONE_BY_LN2_HEAD * t

@@ -24,7 +24,7 @@ def lower(value: Value) -> Value:
 
 
 def substring(value: Value, start: int, length: int | None = None) -> Value:
-    """So many characters from a place on, which counts from 1, or from the end if it is negative."""
+    """Return `length` characters from a place on, which counts from 1, or from the end if it is negative."""
     if start >= 0:
         first = max(start - 1, 0)
         stop = None if length is None else first + max(length, 0)

@@ -41,7 +41,7 @@ def url_decode(text: str) -> str:
 
 
 def try_url_decode(text: str) -> str | None:
-    """As `url_decode`, with None for a text that it refuses."""
+    """Decode like `url_decode`, with None for a text that it refuses."""
     try:
         return url_decode(text)
     except ValueError:
@@ -73,7 +73,7 @@ def url_part(text: str, part: str, key: str | None = None) -> str | None:
 
 
 def try_url_part(text: str, part: str, key: str | None = None) -> str | None:
-    """As `url_part`, with None for what is no address."""
+    """Return the part like `url_part`, with None for what is no address."""
     try:
         return url_part(text, part, key)
     except ValueError:

@@ -50,7 +50,7 @@ class ScalarTarget:
     casts: Mapping[str, Callable[[pa.Array], Value]]
 
     def convert(self, values: Sequence[Any]) -> tuple[pa.Array, Flags]:
-        """As the protocol says."""
+        """Convert values as the protocol says."""
         places: dict[Any, list[int]] = {}
         for place, value in enumerate(values):
             places.setdefault(type(value), []).append(place)
@@ -80,7 +80,7 @@ class DocumentTarget:
     """VARIANT itself."""
 
     def convert(self, values: Sequence[Any]) -> tuple[pa.Array, Flags]:
-        """As the protocol says."""
+        """Convert values as the protocol says."""
         return pa.array(map(write_document, values), VARIANT), np.zeros(len(values), np.bool_)
 
 
@@ -91,7 +91,7 @@ class ListOf:
     item: VariantTarget
 
     def convert(self, values: Sequence[Any]) -> tuple[pa.Array, Flags]:
-        """As the protocol says."""
+        """Convert values as the protocol says."""
         fits = np.array([isinstance(value, list) for value in values], np.bool_)
         lists = [value if isinstance(value, list) else [] for value in values]
         items, unfit = self.item.convert([each for value in lists for each in value])
@@ -108,7 +108,7 @@ class MapOf:
     item: VariantTarget
 
     def convert(self, values: Sequence[Any]) -> tuple[pa.Array, Flags]:
-        """As the protocol says."""
+        """Convert values as the protocol says."""
         fits = np.array([isinstance(value, dict) for value in values], np.bool_)
         maps = [value if isinstance(value, dict) else {} for value in values]
         keys = [name for value in maps for name in order_names(value)]
@@ -127,7 +127,7 @@ class RowOf:
     fields: Sequence[tuple[str, VariantTarget]]
 
     def convert(self, values: Sequence[Any]) -> tuple[pa.Array, Flags]:
-        """As the protocol says."""
+        """Convert values as the protocol says."""
         fits = np.array([isinstance(value, dict) for value in values], np.bool_)
         rows = [value if isinstance(value, dict) else {} for value in values]
         parts = [target.convert([row.get(name) for row in rows]) for name, target in self.fields]

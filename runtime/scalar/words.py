@@ -31,7 +31,7 @@ def character(number: int) -> str:
 
 
 def space(count: int) -> str:
-    """So many spaces."""
+    """Return a text of `count` spaces."""
     return " " * max(count, 0)
 
 
@@ -128,7 +128,7 @@ def overlay(text: str, piece: str, start: int, length: int = -1) -> str:
 
 
 def _cut(text: str, start: int, length: int) -> str:
-    """So many letters from a place, which counts from 1, or from the end if it is negative."""
+    """Return `length` letters from a place, which counts from 1, or from the end if it is negative."""
     if start > len(text):
         return ""
     first = start - 1 if start > 0 else len(text) + start if start < 0 else 0

@@ -37,7 +37,10 @@ def expect_distinct(counts: Array, factor: float) -> float:
 
 
 def _logs(shapes: Array, growths: Array) -> Array:
-    """Return the logarithm of the number of things seen so often, up to a factor: float64[shapes, growths, times]."""
+    """Return the logarithm of the number of things seen so often, up to a factor: float64[shapes, growths, times].
+
+    shapes: float64[shapes]; growths: float64[growths].
+    """
     steps = np.log((shapes[:, None] + _TIMES[1:] - 1) / _TIMES[1:])
     # Weights are logarithms of products, each one term longer than the last.
     weights = np.concatenate([np.zeros((len(shapes), 1)), np.cumsum(steps, axis=1)], axis=1)
@@ -47,7 +50,10 @@ def _logs(shapes: Array, growths: Array) -> Array:
 
 
 def _fit_shape(rare: Array) -> tuple[float, float]:
-    """The likeliest shape (above -1, but not 0) and growth (in 0..1), on a grid that is refined."""
+    """Return the likeliest shape (above -1, but not 0) and growth (in 0..1), on a grid that is refined.
+
+    rare: float64[times], the number of things that were seen so often.
+    """
     # Zero is left out: the law has another form there, and its neighbours come close enough.
     shapes = np.concatenate([-np.linspace(0.99, 0.01, 50), np.geomspace(0.01, 1000, 80)])
     # Growth is searched on its log odds: interesting values lie close to 0 and to 1.

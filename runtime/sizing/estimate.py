@@ -161,7 +161,7 @@ def _by_number(keys: int | Mapping[int, int] | None) -> dict[int | None, int]:
 
 
 def _buckets() -> int:
-    """As many as a query has on a session of this machine: twice the cores."""
+    """The number of buckets that a query has on a session of this machine: twice the cores."""
     return 2 * (os.cpu_count() or 1)
 
 

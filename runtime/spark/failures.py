@@ -66,11 +66,11 @@ _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|File too lar
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _SHOWN = 400
 _FAREWELL_SECONDS = 2
+"""The time that a Java that no longer answers may take to end."""
 _JAVA_ENDED = (
     "Spark's Java has ended: it was killed, as by a kernel without memory (spark.driver.memory says how much "
     "it takes). Nothing is lost; start the query again from the same checkpoint."
 )
-"""For so long a Java that no longer answers may take to end."""
 
 
 def start_query(writer: DataStreamWriter) -> StreamingQuery:
@@ -221,7 +221,7 @@ def _whole_text(failure: BaseException) -> str:
 
 
 def _of_file(message: str, text: str) -> str:
-    """Why a file cannot be read: what Spark says of it, then its causes, each once."""
+    """The reason why a file cannot be read: what Spark says of it, then its causes, each once."""
     causes: list[str] = []
     for line in (message, *_CAUSED.findall(text[text.index("[FAILED_READ_FILE") :])):
         line = _bare(re.sub(r"^\[[A-Z0-9_.]+\] ", "", line))

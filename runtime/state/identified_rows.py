@@ -63,7 +63,7 @@ class IdentifiedRows(ABC):
         return self.find_encoded(slots, self.rows.encode(batch))
 
     def find_encoded(self, slots: SlotArray, batch: Encoded) -> Array:
-        """As find, for rows that were encoded."""
+        """Find rows that were encoded."""
         if self.only_added:
             return np.full(len(slots), -1, np.int64)
         return self.index.find(self.rows.arrays, slots, batch)

@@ -82,7 +82,7 @@ class KeyTable:
         return self.lookup_words(*key_words(batch, self.fields, self.index))
 
     def lookup_words(self, words: KeyArray, nulls: NullArray) -> Array:
-        """As lookup, for keys as (words, nulls) of this table's pool."""
+        """Look up keys that are (words, nulls) of this table's pool."""
         slots = self.index.lookup(words, nulls)
         self._fit_stamps()
         return slots

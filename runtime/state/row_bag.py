@@ -103,7 +103,7 @@ class RowBag(IdentifiedRows):
         return self.apply_encoded(slots, self.rows.encode(batch), retracts)
 
     def apply_encoded(self, slots: SlotArray, batch: Encoded, retracts: FlagArray) -> Applied:
-        """As apply, for rows that were encoded."""
+        """Apply rows that were encoded."""
         n = len(slots)
         applied = Applied.of(n)
         row = 0

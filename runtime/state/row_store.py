@@ -43,7 +43,7 @@ FIRST_ROWS = 16
 FIRST_BYTES = 256
 _PART = 1 << 12
 _PIECE = 1 << 26
-"""About so many bytes of text are looked at together in a check."""
+"""The number of bytes of text, roughly, that a check reads together."""
 
 
 class RowStore:
@@ -191,7 +191,7 @@ class RowStore:
         )
 
     def gather_columns(self, ids: RowIdArray, among: NumberArray) -> list[pa.Array]:
-        """As gather, the columns with these numbers."""
+        """Gather the columns with these numbers."""
         words = np.empty((len(among), len(ids)), np.int64)
         valid = np.empty(words.shape, np.bool_)
         texts = np.flatnonzero(self.is_text[among])

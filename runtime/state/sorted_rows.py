@@ -182,7 +182,7 @@ class SortedRows(IdentifiedRows):
         return places
 
     def positions(self, ids: RowIdArray) -> Array:
-        """As places, the positions alone."""
+        """Return the `places` of rows, as positions alone."""
         out, by_bytes = np.empty(len(ids), np.int64), self.key.by_bytes
         locate_positions(self.arrays, self._where, self.pool.arrays, by_bytes, ids, out)
         return out
@@ -220,7 +220,7 @@ class SortedRows(IdentifiedRows):
     def collect_within(
         self, slots: SlotArray, starts: NumberArray, stops: NumberArray
     ) -> tuple[Array, Array]:
-        """As between, of positions that are all there."""
+        """Collect the rows like `collect_between`, from positions that are all there."""
         lengths = stops - starts
         total = int(lengths.sum())
         positions, ids = np.empty(total, np.int64), np.empty(total, np.int64)

@@ -25,7 +25,7 @@ Array = NDArray[Any]
 
 
 def reserve_pages(size: int) -> mmap.mmap | None:
-    """So many zeros on the heap, which take room once they are written to; None where the system has not so many."""
+    """Return `size` zeros on the heap, which take room once they are written; None where the system lacks the room."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
     try:
         pages = mmap.mmap(-1, size, flags=flags)

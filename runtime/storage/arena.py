@@ -56,10 +56,10 @@ _HEADER = struct.Struct("<4sIQ")
 MAGIC = b"AGLA"
 _CODEC = "lz4"
 _MOST_PACKED = 256
-"""At most so many bytes are packed into one."""
+"""The greatest factor by which the codec can have made bytes fewer."""
 _LISTING = "arrays"
 OWN_FILE = 1 << 16
-"""An array of so many bytes has a file of its own; smaller ones are on the heap, and written down with the listing."""
+"""The bytes from which an array has a file of its own; smaller ones are on the heap, and written with the listing."""
 _GROWING = 1 << 22
 _AHEAD = 32
 """An array on the heap of `_GROWING` bytes or more has addresses for so many times as many: it grows in place."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 PAGE = 4096
 SAMPLES = 64
-"""So many pages of an array are looked at, evenly spread over it; one that has no more is looked at whole."""
+"""The number of pages of an array that are checked, evenly spread over it; one that has no more is checked whole."""
 
 
 def with_checksum(text: str) -> str:

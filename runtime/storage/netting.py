@@ -82,7 +82,7 @@ def _drop_zeros(queue: Array, count: int) -> int:
 
 @kernel
 def _net_dense(queue: Array, first: int, count: int, least: int, spread: int) -> int:
-    """In a cell for each word that there may be."""
+    """Net the changes in an array with a cell for each word that there may be."""
     for k in range(first, first + count):
         cell = queue[WORDS + k] - least
         queue[_CELLS + cell] += queue[CHANGES + k]

@@ -138,7 +138,7 @@ def tree_find(tree: Tree, pool: PoolArrays, by_bytes: bool, slot: int, word: int
 def make_entry(
     tree: Tree, pool: PoolArrays, pooled: bool, by_bytes: bool, slot: int, word: int
 ) -> int:
-    """As tree_entry, where a word is rarely new."""
+    """Return the entry like `tree_entry`, where a word is rarely new."""
     return tree_entry(tree, pool, pooled, by_bytes, slot, word)
 
 
@@ -178,7 +178,7 @@ def tree_remove(
 def drop_entry(
     tree: Tree, pool: PoolArrays, pooled: bool, by_bytes: bool, slot: int, word: int
 ) -> None:
-    """As tree_remove, where a word rarely goes."""
+    """Remove like `tree_remove`, where a word rarely goes."""
     tree_remove(tree, pool, pooled, by_bytes, slot, word)
 
 

@@ -14,7 +14,7 @@ from aggloom.type_layout import is_nested
 
 
 def match_key(columns: Sequence[pa.Array], key: pa.RecordBatch, rows: int) -> Array:
-    """Which of the rows of key columns are the key."""
+    """Return which of the rows of key columns have the key."""
     matches = np.ones(rows, np.bool_)
     for column, value_of_key in zip(columns, key.columns, strict=True):
         matches &= _equal(column, value_of_key[0])

@@ -12,7 +12,7 @@ from aggloom.runtime.storage.audit import Audit, corrupt_snapshot
 from aggloom.runtime.values.columns import from_words
 
 _BYTES = 1 << 26
-"""About so many bytes are looked at together; offsets of Arrow end at 2 GB."""
+"""The number of bytes, roughly, that are checked together; offsets of Arrow end at 2 GB."""
 
 
 def check_pooled_values(audit: Audit) -> None:

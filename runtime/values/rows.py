@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Array, ByteArray, FlagArray, NumberArray
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.values import scalars
 from aggloom.type_layout import is_nested, is_text, is_wide_decimal
@@ -196,7 +196,9 @@ def _read_struct(data: Array, starts: Array, valid: Array, dtype: pa.DataType) -
     return pa.Array.from_buffers(dtype, len(valid), bitmap, children=children)
 
 
-def _read_list(data: Array, starts: Array, valid: Array, dtype: pa.DataType) -> pa.Array:
+def _read_list(
+    data: ByteArray, starts: NumberArray, valid: FlagArray, dtype: pa.DataType
+) -> pa.Array:
     code = _code(dtype.value_type)
     ends = np.zeros(len(starts) + 1, np.int64)
     # Twice: the first walk counts the elements, so that the second has arrays of the right size.
@@ -210,7 +212,9 @@ def _read_list(data: Array, starts: Array, valid: Array, dtype: pa.DataType) -> 
     return pa.Array.from_buffers(dtype, len(valid), buffers, children=[elements])
 
 
-def _read_text(data: Array, starts: Array, valid: Array, dtype: pa.DataType) -> pa.Array:
+def _read_text(
+    data: ByteArray, starts: NumberArray, valid: FlagArray, dtype: pa.DataType
+) -> pa.Array:
     ends = np.zeros(len(starts) + 1, np.int64)
     _measure_texts(data, starts, ends)
     text = np.empty(int(ends[-1]), np.uint8)
@@ -219,7 +223,7 @@ def _read_text(data: Array, starts: Array, valid: Array, dtype: pa.DataType) -> 
     return pa.Array.from_buffers(dtype, len(valid), buffers)
 
 
-def _skip(data: Array, starts: Array, dtype: pa.DataType) -> Array:
+def _skip(data: ByteArray, starts: NumberArray, dtype: pa.DataType) -> Array:
     """Return the ends of the components that start there."""
     out = np.empty_like(starts)
     _skip_all(data, starts, _code(dtype), out)

@@ -83,7 +83,7 @@ def sequence_merge_seen(
     marks: Tree,
     column: int,
 ) -> None:
-    """As sequence_merge_multiset, where rows are only added."""
+    """Append values like `sequence_merge_multiset`, where rows are only added."""
     node = np.int64(other.head[other_slot])
     while node != 0:
         word = other.words[node]

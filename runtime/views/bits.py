@@ -98,7 +98,7 @@ def any_bits(view: Bits, slot: int) -> int:
 class FixedView:
     """Owner of arrays with one row a slot, which do not grow with the values.
 
-    `made` makes the kernels' arrays of those called `by_slot`, and of `scratch`, which is no state.
+    arrays_type: the tuple that kernels take, of the arrays called `by_slot` and of `scratch`, which is no state.
     """
 
     live = 0

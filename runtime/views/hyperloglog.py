@@ -211,7 +211,7 @@ def estimate_from(registers: int, empty: int, full: int, total: int) -> int:
 
 @cold_kernel
 def estimate(view: HyperLogLogs, slot: int) -> int:
-    """About how many distinct values arrived."""
+    """Estimate how many distinct values arrived."""
     filled = np.int64(view.filled[slot])
     if filled != MANY:
         return filled

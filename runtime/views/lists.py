@@ -169,7 +169,7 @@ def rows_of(out: ListOut, take: NumberArray) -> tuple[Array, Array, Array]:
 
 
 def lists_differ(a: ListOut, b: ListOut, n: int) -> Array:
-    """In which of the first n rows the lists differ."""
+    """Return in which of the first n rows the lists differ."""
     a_lengths, b_lengths = (a.ends - _starts(a))[:n], (b.ends - _starts(b))[:n]
     differ: Array = a_lengths != b_lengths
     same_length = np.flatnonzero(~differ)

@@ -49,7 +49,7 @@ def _is_empty(view: Tree, entry: int) -> bool:
 
 @kernel
 def multiset_prune_added(view: Tree, pool: PoolArrays, pooled: bool, slot: int, entry: int) -> None:
-    """As multiset_prune, after an addition: only one that meets a retraction ahead of it leaves nothing."""
+    """Prune like `multiset_prune` after an addition: only one that meets a retraction ahead of it leaves nothing."""
     if _is_empty(view, entry):
         drop_entry(view, pool, pooled, False, slot, view.heap[entry])
 

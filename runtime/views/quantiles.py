@@ -98,7 +98,7 @@ def _compress(view: Quantiles, pool: PoolArrays, pooled: bool, slot: int) -> Non
 
 @kernel
 def _give_away(tree: Tree, slot: int, widest: int, pool: PoolArrays, pooled: bool) -> None:
-    """From the last entry on give g to the successor where that leaves its gap within `widest`."""
+    """Give g to the successor, from the last entry on, where that leaves its gap within `widest`."""
     first = tree_end(tree, slot, 0)
     leaf, successor = tree_start(tree, slot, 1)
     leaf, entry = tree_step(tree, pool, pooled, slot, leaf, successor, side=0)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from figures import (
+    CLIPPED,
     INDIRECT,
     ROOT,
     Lines,
@@ -125,12 +126,10 @@ def _trees_of_file() -> Iterator[None]:
     parse_file.cache_clear()
 
 
-def find_indirect(tree: ast.Module) -> list[int]:
-    """Return the lines of the docstrings that begin with neither the thing nor a verb."""
+def find_indirect(tree: ast.Module, words: re.Pattern[str] = INDIRECT) -> list[int]:
+    """Return the lines of the docstrings that begin with one of the words: neither the thing nor a verb."""
     return sorted(
-        each.lineno
-        for each in find_docstrings(tree)
-        if INDIRECT.match(ast.literal_eval(each.value))
+        each.lineno for each in find_docstrings(tree) if words.match(ast.literal_eval(each.value))
     )
 
 
@@ -144,9 +143,20 @@ def test_docstrings_begin_with_the_thing_or_a_verb(room: str) -> None:
     assert found == []
 
 
+def test_docstrings_of_production_are_whole_sentences_or_nouns() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in list_modules()
+        for line in find_indirect(parse_file(path), CLIPPED)
+    ]
+    assert found == []
+
+
 def test_an_indirect_docstring_is_found() -> None:
     text = '"""Rooms."""\ndef f():\n    """Whether it is."""\nA = 1\n"""What it is."""\nclass B:\n    """Howling."""\n'
     assert find_indirect(ast.parse(text)) == [3, 5]
+    text = '"""Assigners."""\ndef f():\n    """As g, of one row."""\nA = 1\n"""So many rows."""\n'
+    assert find_indirect(ast.parse(text), CLIPPED) == [3, 5]
 
 
 def test_functions_are_verbs_with_their_objects() -> None:

@@ -2,7 +2,7 @@
 
 A dimension is named after the things that it counts. A name of an array type, as
 `Kinds = NDArray[np.int8]  # int8[rows]`, says both for every field and parameter that has it. A docstring says them as
-`ids (int64[n])`. Kernels, and functions that a module keeps to itself, need not say them: their callers do.
+`ids (int64[n])`. Kernels, and private functions that call none, need not say them: their callers do.
 """
 
 from __future__ import annotations
@@ -75,14 +75,33 @@ def shapeless_fields(path: Path) -> Iterator[str]:
                     yield f"{path.name}:{field.lineno} {node.name}.{field.target.id}"
 
 
+def is_kernel(node: ast.FunctionDef) -> bool:
+    """Tell whether a function is compiled."""
+    return any("kernel" in ast.unparse(each) for each in node.decorator_list)
+
+
+@cache
+def kernel_names() -> frozenset[str]:
+    """Return the names of all kernels."""
+    trees = (ast.parse(path.read_text("utf-8")) for path in (ROOT / "runtime").rglob("*.py"))
+    nodes = (node for tree in trees for node in ast.walk(tree))
+    return frozenset(n.name for n in nodes if isinstance(n, ast.FunctionDef) and is_kernel(n))
+
+
+def calls_kernel(node: ast.FunctionDef) -> bool:
+    """Tell whether a function calls a kernel by its name."""
+    calls = (each.func for each in ast.walk(node) if isinstance(each, ast.Call))
+    return any(isinstance(each, ast.Name) and each.id in kernel_names() for each in calls)
+
+
 def shapeless_parameters(path: Path) -> Iterator[str]:
-    """Name the array parameters of public functions, kernels aside, whose shape is not said."""
+    """Name the array parameters, of public functions and of callers of kernels, whose shape is not said."""
     tree = ast.parse(path.read_text("utf-8"))
     types = array_types(path, tree)
     for node in ast.walk(tree):
-        if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
+        if not isinstance(node, ast.FunctionDef) or is_kernel(node):
             continue
-        if any("kernel" in ast.unparse(each) for each in node.decorator_list):
+        if node.name.startswith("_") and not calls_kernel(node):
             continue
         said = ast.get_docstring(node) or ""
         for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
@@ -129,6 +148,7 @@ def test_a_field_without_a_shape_is_seen(annotation: str, is_found: bool, tmp_pa
     [
         ("def find(ids: Array): ...", True),
         ("def _find(ids: Array): ...", False),
+        ("def _find(ids: Array):\n    mix(ids)", True),
         ("@kernel\ndef find(ids: Array): ...", False),
         ("def find(ids: SlotArray | None): ...", False),
         ('def find(ids: Array):\n    """Find rows; ids: int64[n]."""', False),

@@ -35,6 +35,10 @@ PARTICIPLE = re.compile(
 """A bare participle; words that end alike and are none are excused by a better name."""
 INDIRECT = re.compile(r"(What|Whether|How|Of|By|Where)\b")
 """Words with which a docstring says something about its subject before it has named it."""
+CLIPPED = re.compile(
+    "(About|After|Among|As|At|Beside|Between|For|From|In|On|So|That|Up|When|Which|Why|With)\\b"
+)
+"""Words of the same kind, with which no docstring of production begins: `As update, of one row`."""
 FULL_FOLDERS = ("codegen/planner", "runtime/spark", "tests")
 """Folders that once had the most files directly in them."""
 

@@ -51,7 +51,7 @@ class Pairing(Protocol):
 
 
 def way_of(as_of: AsOf, left: Node) -> Way:
-    """Which rows of the right a join asks for."""
+    """Return how a join finds its rows of the right."""
     if as_of.time is None:
         return "nearest"
     by_clock = as_of.by_clock or as_of.time.name in left.clock_columns

@@ -282,7 +282,7 @@ class _Pairing:
 
     @property
     def kind(self) -> JoinKind:
-        """Which rows leave."""
+        """The kind of join, which says which rows it emits."""
         return self.tree.kind
 
     @property

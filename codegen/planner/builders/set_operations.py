@@ -97,7 +97,7 @@ def _repeat_rows(
     count: str,
     tree: exp.SetOperation,
 ) -> Node:
-    """As many rows of the left as a count says of each: of rows that are alike the first ones, numbered."""
+    """Keep as many rows of the left as a count says of each: of equal rows the first ones, by number."""
     names = list(both.schema.names)
     # Equal rows are equal in each column, so that any order numbers them.
     order = next((field.name for field in both.schema if has_order(field.type)), None)

@@ -222,7 +222,7 @@ class _GroupWindow:
         return make_column(self.names[place])
 
     def _find_window_column(self, node: exp.Expression) -> int | None:
-        """Which of the window's columns an expression stands for."""
+        """Return which of the window's columns an expression stands for."""
         if isinstance(node, exp.Column):
             return self._field(node)
         if not isinstance(node, WindowCall):

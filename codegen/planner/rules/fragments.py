@@ -74,7 +74,8 @@ class _Fragment:
             self._reach(each, own)
 
     def _join(self, node: Stateful, columns: Columns) -> str:
-        """Why an operator cannot join; empty once it has, and the places are those of its key, too."""
+        """Let an operator join, and return an empty text, or the reason why it cannot; the places are then those of its
+        key, too."""
         if not self._options.fragments_enabled:
             return "fragments_enabled is false"
         # Beside its consumer in one node it would find rows where one key puts them, and spread nothing.

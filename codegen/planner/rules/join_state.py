@@ -45,7 +45,7 @@ def _say_of_many(node: MultiJoin, notes: Notes) -> None:
 
 
 def _why(side: Node) -> str:
-    """Why no unique key distinguishes the rows of a side."""
+    """The reason why no unique key distinguishes the rows of a side."""
     if side.unique_key is None:
         return "no unique key is known"
     return f"rows of one {', '.join(side.unique_key)} come from several tasks, in any order"

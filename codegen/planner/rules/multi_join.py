@@ -169,7 +169,7 @@ def _over(condition: str, called: dict[str, str]) -> str:
 
 
 def _obstacle(node: MultiJoin, options: PlanOptions) -> str:
-    """Why a chain of joins stays one; empty if it need not."""
+    """The reason why a chain of joins stays one; empty if it need not."""
     if options.multi_join_enabled == "FALSE":
         return f"{_OPTION} is false"
     lives = [options.state_ttl if ttl is None else ttl for ttl in node.ttls]

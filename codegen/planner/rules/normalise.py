@@ -51,7 +51,7 @@ def _without(node: Node) -> Node:
 
 
 def _why(node: Normalise, root: Node, options: PlanOptions) -> str:
-    """Why a Normalise is there."""
+    """The reason why a Normalise is there."""
     if node.absent is not None:
         return "rows omit columns, which keep their previous values"
     if node.passes is not None:

@@ -239,7 +239,7 @@ def _are_event_times(node: Join, pair: tuple[str, str]) -> bool:
 
 
 def _obstacle(node: Join, pair: tuple[str, str], bounded: bool) -> str:
-    """Why times between which there is a condition do not bound what is remembered."""
+    """The reason why times between which there is a condition do not bound what is remembered."""
     if not bounded:
         between = " and ".join(f"`{name}`" for name in pair)
         return f"the condition bounds {between} on one side only, so that every row may still match"

@@ -38,7 +38,7 @@ def two_phase(root: Node, options: PlanOptions, notes: Notes) -> Node:
 
 
 def _obstacle(spec: AggSpec, exchange: Exchange, options: PlanOptions) -> str:
-    """Why an aggregate stays in one phase; empty if it need not."""
+    """The reason why an aggregate stays in one phase; empty if it need not."""
     rows = exchange.input
     # The first phase adds up the rows of a batch before they are sent to their key; without batches it saves nothing.
     if not options.mini_batch_enabled:
@@ -73,7 +73,7 @@ def _obstacle(spec: AggSpec, exchange: Exchange, options: PlanOptions) -> str:
 
 
 def _obstacle_of_class(entry: Entry, retracts: bool, options: PlanOptions) -> str:
-    """Why a user's class stays in one phase: nobody but its user knows whether order matters to it."""
+    """The reason why a user's class stays in one phase: nobody but its user knows whether order matters to it."""
     if lacking := unmergeable(entry):
         return lacking
     # A local half sees retractions of rows that other tasks got.

@@ -112,7 +112,7 @@ def namespace_spec(spec: AggSpec, keys: tuple[str, ...], reserved: pa.Schema) ->
 
 
 def _obstacle(spec: AggSpec, lifted: LiftedWindow) -> str:
-    """Why an aggregate does not know its windows; empty if it may."""
+    """The reason why an aggregate does not know its windows; empty if it may."""
     keys = {lifted.roles.get(name) for name in spec.group_by}
     if not {"start", "end"} <= keys:
         return _UNGROUPED
@@ -127,7 +127,7 @@ def _obstacle(spec: AggSpec, lifted: LiftedWindow) -> str:
 
 
 def _find_key_mismatch(spec: AggSpec, lifted: LiftedWindow) -> str:
-    """Why the keys are not those by which sessions were made."""
+    """The reason why the keys are not those by which sessions were made."""
     partition = lifted.table.partition
     if partition is None or not isinstance(lifted.table.assigner, Session):
         return ""

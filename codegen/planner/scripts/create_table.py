@@ -75,7 +75,7 @@ class CreatedTable:
 
     @property
     def format(self) -> str | None:
-        """In what its rows are written, if that is said."""
+        """The format in which its rows are written, if it is named."""
         return self.options.get("value.format", self.options.get("format"))
 
     @property

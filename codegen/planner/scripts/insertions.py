@@ -27,7 +27,7 @@ _AROUND = ("SET", "CREATE", *_AFTER)
 
 
 def insertions(sql: str) -> list[str]:
-    """For each query of a script its text without the others; positions stay true.
+    """Return the text of each query of a script without the others; positions stay true.
 
     Raises SqlError for a SET behind all of several queries.
     """

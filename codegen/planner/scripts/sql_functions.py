@@ -34,7 +34,7 @@ _ALLOWED: Final = (
 )
 """Words between the parameters and RETURN that change nothing."""
 _DEPTH: Final = 20
-"""So many functions may call one another."""
+"""The number of functions that may call one another in a chain."""
 
 
 @dataclass(frozen=True)

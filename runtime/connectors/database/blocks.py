@@ -17,7 +17,7 @@ from aggloom.runtime.connectors.database.statements import Statements
 from aggloom.runtime.sinks.net import NetRows
 
 FEWEST = 20
-"""From how many rows on blocks are quicker."""
+"""The number of rows from which blocks are quicker."""
 _ROWS, _BYTES = 50_000, 1 << 25
 """Number of rows that a block has at most, and number of bytes, about."""
 _WHOLE = (20, 21, 23, 1700)
@@ -104,7 +104,7 @@ def _steps(say: Statements, net: NetRows) -> Iterator[tuple[str, list[str]]]:
 
 
 def _nulls(keys: pa.Table) -> np.ndarray[Any, Any]:
-    """Which values of each key are NULL."""
+    """Return which values of each key are NULL."""
     columns = [column.is_null().to_numpy() for column in keys.columns]
     return np.column_stack(columns) if columns else np.zeros((keys.num_rows, 0), np.bool_)
 

@@ -39,7 +39,7 @@ from aggloom.runtime.values.changelog import Kinds
 _ANEW = "Start with an empty checkpoint and existing=replace."
 _OF_LIBPQ = ("psycopg", "psycopg2")
 _CONNECT_SECONDS = 10
-"""For so long a host that does not answer is waited for."""
+"""The time to wait for a host that does not answer."""
 
 
 class DatabaseSink:

@@ -32,7 +32,7 @@ _MYSQL_NAME = re.compile(r"(?P<base>[a-z]+)(?:\((?P<digits>\d+(?:,\d+)?)\))?")
 _MYSQL_WHOLE = ("tinyint", "smallint", "mediumint", "int", "bigint")
 _MYSQL_FLOATS = {"float": (16, 6), "double": (32, 15)}
 _SQLITE_DIGITS = 15
-"""So many digits of a text SQLite keeps where it makes a number of it."""
+"""The digits of a text that SQLite keeps where it makes a number of it."""
 
 
 @dataclass(frozen=True)

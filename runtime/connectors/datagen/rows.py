@@ -20,7 +20,7 @@ from aggloom.runtime.connectors.datagen.options import ColumnRule, DatagenSource
 _BLOCK: Final = 4096
 """Rows are made in blocks of so many, whatever part of one is asked for."""
 _DIGITS: Final = 18
-"""So many digits of a decimal are random; what its type holds beyond them is 0."""
+"""The digits of a decimal that are random; what its type holds beyond them is 0."""
 _TEXT: Final = 100
 _ITEMS: Final = 3
 """The lengths of texts and of lists where none is said, as Flink has them."""

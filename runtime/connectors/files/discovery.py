@@ -28,7 +28,7 @@ _log = logging.getLogger("aggloom")
 
 
 class Which(TypedDict):
-    """Which files of a directory are read: `names` is a pattern of their names; `deep`: those at any depth."""
+    """The files of a directory that are read: `names` is a pattern of their names; `deep`: those at any depth."""
 
     names: str
     deep: bool

@@ -251,7 +251,7 @@ def _list_planned_files(root: Path, batch: int) -> Iterator[str]:
 
 
 def _offsets(root: Path, batch: int) -> dict[int, int]:
-    """For each file source of a batch, by number, how far it reads in that source's log."""
+    """Return how far each file source of a batch, by number, reads in its log."""
     file = root / "offsets" / str(batch)
     if batch not in batches(root / "offsets"):
         return {}

@@ -14,7 +14,7 @@ from aggloom.runtime.connectors.kafka.options import KafkaSource
 
 _SECONDS = 10.0
 _PATIENCE_SECONDS = 30.0
-"""So long brokers may be away before that is an error."""
+"""The time that brokers may be away before that is an error."""
 _PAUSE_SECONDS = 0.3
 _UNKNOWN = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
 _HOPELESS = ("AUTHORIZATION", "AUTHENTICATION", "_INVALID_ARG", "INVALID_TOPIC")

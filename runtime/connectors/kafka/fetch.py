@@ -36,11 +36,13 @@ AT_ONCE = 20_000
 MOST_BYTES = 64 << 20
 """Bytes of values that are handed on together, however few messages they are, so that wide ones fit into memory."""
 _KEPT, _KEPT_BYTES = 50_000, 64 << 20
-"""So many messages of partitions that are fetched together, and so many bytes, may wait for those before them."""
+"""The number of messages of partitions that are fetched together, and of their bytes, that may wait for those before
+them."""
 _WAIT_SECONDS = 0.05
 _PATIENCE_SECONDS = 60.0
 _END_SECONDS = 10.0
-"""So long the end of a partition may lie before that of a range: a new leader learns late of what is committed."""
+"""The time for which the end of a partition may lie before that of a range: a new leader learns late of what is
+committed."""
 _USUAL = {
     "group.id": "aggloom",
     "enable.auto.commit": False,

@@ -13,9 +13,9 @@ from aggloom.runtime.connectors.kafka.fetch import OffsetRange, lost_error
 from aggloom.runtime.connectors.kafka.options import KafkaSource
 
 _ASK_SECONDS = 1.0
-"""New topics and partitions are looked for once in so long."""
+"""The time between two searches for new topics and partitions."""
 _GONE_SECONDS = 10.0
-"""After so long a topic that was there is gone."""
+"""The time after which a topic that brokers no longer name counts as deleted."""
 _EARLIEST, _LATEST = -2, -1
 """Offsets that users may write for the first that there is, and the end."""
 Offsets = dict[TopicPlace, int]

@@ -9,7 +9,7 @@ from aggloom.runtime.spark.release import SPARK
 
 _VERSIONS = {(4, 0): "4.0.0", (4, 1): "4.1.3"}
 CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{_VERSIONS.get(SPARK, '4.2.0')}"
-"""That of Spark 4.2 runs on 4.3 as well, for which none is published."""
+"""The package of Spark's connector. That of Spark 4.2 runs on 4.3 as well, for which none is published."""
 _NAME = "spark-sql-kafka-0-10"
 
 

@@ -15,7 +15,7 @@ Known = tuple[str, ...] | None
 
 @dataclass(frozen=True, kw_only=True)
 class AsOfSettings:
-    """Which row of the right each row of the left finds, and how that is emitted.
+    """The row of the right that each row of the left finds, and how that is emitted.
 
     null_safe: of each of the first columns, which must agree, whether NULL equals NULL. times: the columns that are
     compared. matches: how the left's stands to the right's (>=, >, <=, <). known: by side the columns that tell rows

@@ -25,7 +25,7 @@ from aggloom.runtime.operators.join.condition import Condition
 from aggloom.runtime.operators.join.matches import Weighted
 from aggloom.runtime.operators.step import ClockedStep, advance_time
 from aggloom.runtime.operators.steps import Rows, no_rows
-from aggloom.runtime.storage.arena import Array, RowIdArray, SlotArray
+from aggloom.runtime.storage.arena import Array, NumberArray, RowIdArray, SlotArray
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_BEFORE, Kinds
 from aggloom.runtime.values.clock import AFTER_ALL, Clock
 from aggloom.runtime.values.columns import flags
@@ -100,7 +100,7 @@ class TemporalOperator(AsOfOperator, ClockedStep[_TimedInputs]):
         return milliseconds_of(batch, self.spec.times[0], self.spec.clock_zone)
 
     def _since(self, batch: pa.RecordBatch, kinds: Kinds) -> Array:
-        """From when on versions hold, in milliseconds; that of an old half counts for nothing."""
+        """Return the milliseconds from which versions hold; that of an old half counts for nothing."""
         name = self.spec.times[1]
         place = batch.schema.names.index(name)
         nulls = np.asarray(batch.column(place).is_null())
@@ -114,7 +114,9 @@ class TemporalOperator(AsOfOperator, ClockedStep[_TimedInputs]):
         since[counts] = milliseconds_of(some, name, self.spec.clock_zone)
         return since
 
-    def _take_versions(self, batch: pa.RecordBatch, kinds: Kinds, since: Array, now: int) -> None:
+    def _take_versions(
+        self, batch: pa.RecordBatch, kinds: Kinds, since: NumberArray, now: int
+    ) -> None:
         counts = kinds != UPDATE_BEFORE
         batch, kinds = filter_rows(batch, kinds, counts)
         if not len(kinds):
@@ -128,7 +130,7 @@ class TemporalOperator(AsOfOperator, ClockedStep[_TimedInputs]):
         state.free(side, gone[gone >= 0])
         self._note(slots, since[counts], now)
 
-    def _take_rows(self, batch: pa.RecordBatch, kinds: Kinds, due: Array, now: int) -> None:
+    def _take_rows(self, batch: pa.RecordBatch, kinds: Kinds, due: NumberArray, now: int) -> None:
         """Store rows of the left that are in time."""
         state, side = self.state, self.state.left
         late = due <= int(state.clock[0])

@@ -70,7 +70,7 @@ def choose(
     row: NumberArray,
     time: NumberArray | None,
 ) -> Choice:
-    """Which rows of a bundle replace which; row, time: what each slot has (see DeduplicateState)."""
+    """Choose which rows of a bundle replace which; row, time: what each slot has (see DeduplicateState)."""
     n = len(groups)
     stored = row[touched] != 0
     # The row that a key had is numbered behind those of the bundle.
@@ -102,7 +102,7 @@ def order_numbers(batch: pa.RecordBatch, name: str) -> Array:
 
 
 def event_numbers(batch: pa.RecordBatch, name: str) -> Array:
-    """As order_numbers, of an event time; raises DataError if one is NULL."""
+    """Return the order numbers of an event time; raises DataError if one is NULL."""
     column = batch.column(name)
     if column.null_count:
         raise DataError(

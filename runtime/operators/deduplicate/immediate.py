@@ -18,7 +18,7 @@ from aggloom.runtime.operators.rows_by_key import KeyedRowsOperator
 from aggloom.runtime.operators.step import KeyedStep
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.state.key_table import KeyTable
-from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.arena import Arena, FlagArray, NumberArray
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values.changelog import INSERT, UPDATE_AFTER, Kinds, is_retraction
 from aggloom.runtime.values.clock import Clock
@@ -111,7 +111,12 @@ class DeduplicateOperator(KeyedRowsOperator[DeduplicateState], KeyedStep):
         return changes
 
     def _replace_rows(
-        self, batch: pa.RecordBatch, choice: Choice, before: Array, acting: Array, fresh: Array
+        self,
+        batch: pa.RecordBatch,
+        choice: Choice,
+        before: NumberArray,
+        acting: NumberArray,
+        fresh: FlagArray,
     ) -> Rows:
         """The messages of rows that replace others, and the rows put in their places."""
         state, n = self.state, batch.num_rows

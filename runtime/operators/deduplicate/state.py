@@ -73,7 +73,7 @@ class DeduplicateState(RowState):
 
     @property
     def write_times(self) -> Array:
-        """When each slot was written."""
+        """Return the times at which the slots were written."""
         return self.table.stamps("written")
 
     @property

@@ -37,7 +37,8 @@ class IntervalJoinOperator(TimedJoinOperator):
         return no_rows(self.schema) if self.spec.once else super().contents()
 
     def _read_joined(self, slots: SlotArray) -> Rows:
-        """As of a Join; whether a row of an outer side has had a partner is remembered, since that may have left."""
+        """Read the rows of a Join; whether a row of an outer side has had a partner is remembered, since that may have
+        left."""
         degrees = [side.bag.arrays.degree.copy() for side in self.state.sides]
         rows = self._matcher.changes(self._all(slots))
         # Matching has counted degrees anew; those that were counted over time are put back.
@@ -73,7 +74,7 @@ class IntervalJoinOperator(TimedJoinOperator):
     def _apply_bundle(
         self, changes_by_side: Sequence[EncodedChanges], touched: Array, now: int
     ) -> Rows:
-        """As of a Join, without the rows that arrive when they can get no partner any more."""
+        """Apply the bundle of a Join, without the rows that arrive when they can get no partner any more."""
         changes = super()._apply_bundle(changes_by_side, touched, now)
         if not self.spec.once:
             return changes

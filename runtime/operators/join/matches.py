@@ -19,7 +19,7 @@ from aggloom.runtime.operators.join.match_kernels import (
 from aggloom.runtime.operators.join.settings import JoinSettings
 from aggloom.runtime.operators.join.side import BundleItems, Items
 from aggloom.runtime.operators.join.state import JoinState
-from aggloom.runtime.storage.arena import Array, NumberArray, SelectionArray
+from aggloom.runtime.storage.arena import Array, NumberArray, RowIdArray, SelectionArray
 
 _CHUNK = 1 << 17
 _NONE = np.zeros(0, np.int64)
@@ -157,7 +157,7 @@ class Matcher:
             if count:
                 yield self._room.first(count)
 
-    def _tally_pairs(self, which: int, pairs: MatchedPairs, touched: Array) -> Array:
+    def _tally_pairs(self, which: int, pairs: MatchedPairs, touched: RowIdArray) -> Array:
         """Add up what the rows of a side met; the rows that have not changed and met something."""
         was, now, mark = self._by_id[which]
         more = np.empty(len(pairs.mine), np.int64)
@@ -210,7 +210,7 @@ class Matcher:
     def _by_emptiness(
         self, which: int, bundle: BundleItems, touched: Array
     ) -> Iterator[tuple[Array, Array]]:
-        """As `_by_degree`, where a row meets all rows of its key: by whether there are any."""
+        """Find pairs like `_by_degree`, where a row meets all rows of its key: by whether there are any."""
         side, other = self.state.sides[which], self.state.sides[1 - which]
         items, mark = bundle.items[which], self._by_id[which][2]
         semi = self.settings.how == "semi"

@@ -162,7 +162,7 @@ class JoinOutput:
             # Different rows with one hash: those equal to the first of them keep it.
             hashes[other] += 1
 
-    def _differ(self, columns: Columns, rows: JoinedRows, others: Array) -> Array:
+    def _differ(self, columns: Columns, rows: JoinedRows, others: NumberArray) -> Array:
         """Tell whether joined rows differ in some columns from those with these numbers; -1: no."""
         out = np.zeros(len(others), np.bool_)
         for side, places, ids in zip(self.state.sides, columns, rows.ids, strict=True):
@@ -177,7 +177,7 @@ class JoinOutput:
         ]
 
 
-def _pairs(groups: Array, firsts: Array, weight: Array) -> Array:
+def _pairs(groups: NumberArray, firsts: NumberArray, weight: NumberArray) -> Array:
     partner = np.full(len(weight), -1, np.int64)
     gone, come = (np.full(len(firsts), -1, np.int64) for _ in range(2))
     pair_up(groups, weight, gone, come, partner)

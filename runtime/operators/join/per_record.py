@@ -14,7 +14,7 @@ from aggloom.runtime.operators.join.state import JoinState
 from aggloom.runtime.operators.orphans import OrphanLedger
 from aggloom.runtime.state.row_index import ORPHAN
 from aggloom.runtime.state.row_kernels import Encoded
-from aggloom.runtime.storage.arena import Array, SelectionArray, SlotArray
+from aggloom.runtime.storage.arena import Array, NumberArray, SelectionArray, SlotArray
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_BEFORE, Kinds, is_retraction
 
 _PADDING, _JOINED, _PADDED = range(3)
@@ -121,7 +121,7 @@ class OneByOne:
             if len(ids):
                 side.bag.free(ids)
 
-    def _step(self, which: int, changes_of_side: EncodedChanges, changes: Array) -> None:
+    def _step(self, which: int, changes_of_side: EncodedChanges, changes: NumberArray) -> None:
         """Apply changes of one side, no two of which have the same key."""
         side = self.state.sides[which]
         changes_of_side, changes = self._cancel_debts(which, changes_of_side, changes)

@@ -94,7 +94,7 @@ class TimedJoinOperator(ClockedStep[Sequence[InputBatch]], JoinOperator):
 
     @abstractmethod
     def _is_late(self, which: int, batch: pa.RecordBatch) -> Array | None:
-        """Which rows of a side come too late; None: none does."""
+        """Return which rows of a side come too late; None: none does."""
 
     def _in_time(self, inputs: Sequence[InputBatch]) -> list[InputBatch]:
         """The rows that are not too late; the others are counted."""

@@ -11,7 +11,7 @@ from aggloom.runtime.operators.settings import Changing
 
 @dataclass(frozen=True, kw_only=True)
 class TimedSettings(JoinSettings):
-    """Which rows a TimedJoin pairs, and when it forgets them.
+    """The rows that a TimedJoin pairs, and when it forgets them.
 
     times: the column of each side by which rows leave. bounds: the least and the greatest difference of the left's time
     and the right's, in microseconds; None: times are the ends of windows. once: whether each row of the result is given

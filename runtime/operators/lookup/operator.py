@@ -171,7 +171,7 @@ class LookupOperator(KeyedRowsOperator[LookupState], KeyedStep):
         return changes
 
     def _find_changes(
-        self, ids: Array, slots: SlotArray, comes: FlagArray, kind: int | None
+        self, ids: RowIdArray, slots: SlotArray, comes: FlagArray, kind: int | None
     ) -> Rows:
         """Return the changes between stored rows that go and come; kind: of the one row that brings them, or None."""
         state, settings = self.state, self.settings

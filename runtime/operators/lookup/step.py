@@ -121,7 +121,7 @@ def pair_lists(question: LookupQuestion, batch: pa.RecordBatch, lists: pa.ListAr
 
 
 def asks(question: LookupQuestion, batch: pa.RecordBatch, comes: FlagArray) -> Array:
-    """Which of the rows that arrive ask: those with a key, that pass what they have to."""
+    """Return which of the rows that arrive ask: those with a key that pass what they have to."""
     # A NULL in a key equals nothing, so the table is not asked.
     asking = comes & has_values(batch, question.keys)
     return asking if question.before is None else asking & _holds(question.before, batch)

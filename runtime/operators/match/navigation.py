@@ -85,7 +85,7 @@ def first_row(start: int, row: int, offset: int) -> int:
 
 
 def last_mapped(run: Run, start: int, variable: int, offset: int) -> int:
-    """Among the rows of a variable the one `offset` before the last."""
+    """Find, among the rows of a variable, the one `offset` before the last."""
     row = run.latest[variable]
     while offset > 0 and row >= 0:
         row = run.before[row - start]
@@ -94,7 +94,7 @@ def last_mapped(run: Run, start: int, variable: int, offset: int) -> int:
 
 
 def first_mapped(run: Run, start: int, row: int, variable: int, offset: int) -> int:
-    """Among the rows of a variable the one `offset` behind the first."""
+    """Find, among the rows of a variable, the one `offset` behind the first."""
     for place in range(start, row + 1):
         if run.classes[place - start] == variable:
             if offset == 0:
@@ -104,7 +104,7 @@ def first_mapped(run: Run, start: int, row: int, variable: int, offset: int) -> 
 
 
 def last_of_set(run: Run, start: int, row: int, variables: int, offset: int) -> int:
-    """As last_mapped, of several variables, the bits of a number."""
+    """Find a row like `last_mapped`, for several variables, the bits of a number."""
     for place in range(row, start - 1, -1):
         if (variables >> run.classes[place - start]) & 1:
             if offset == 0:
@@ -114,7 +114,7 @@ def last_of_set(run: Run, start: int, row: int, variables: int, offset: int) -> 
 
 
 def first_of_set(run: Run, start: int, row: int, variables: int, offset: int) -> int:
-    """As first_mapped, of several variables, the bits of a number."""
+    """Find a row like `first_mapped`, for several variables, the bits of a number."""
     for place in range(start, row + 1):
         if (variables >> run.classes[place - start]) & 1:
             if offset == 0:

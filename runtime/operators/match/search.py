@@ -16,7 +16,7 @@ from aggloom.runtime.values.scalars import scalar_words
 from aggloom.type_layout import is_pooled, is_wide_decimal
 
 _MOST_CELLS = 1 << 26
-"""Up to so many pairs of a state and a row it is noted which lead to no match."""
+"""The number of pairs of a state and a row up to which a search notes those that lead to no match."""
 _ROOM = 1024
 
 
@@ -95,7 +95,7 @@ def _is_number(dtype: pa.DataType) -> bool:
 
 
 def _rank_values(columns: list[pa.Array]) -> list[Array]:
-    """For each column the ranks of its values (int64[rows]) among those of all columns of its type."""
+    """Return, for each column, the ranks of its values (int64[rows]) among those of all columns of its type."""
     by_type: dict[pa.DataType, list[int]] = {}
     for number, column in enumerate(columns):
         by_type.setdefault(column.type, []).append(number)

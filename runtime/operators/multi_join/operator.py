@@ -37,7 +37,7 @@ class MultiJoinOperator(Joining):
         )
 
     def _apply_bundle(
-        self, changes_by_input: Sequence[EncodedChanges], touched: Array, now: int
+        self, changes_by_input: Sequence[EncodedChanges], touched: SlotArray, now: int
     ) -> Rows:
         changed = self._store_bundle(changes_by_input, touched, now)
         changes = self._output.net(self._find_deltas(changed))

@@ -34,7 +34,7 @@ class ChainStep:
 
 @dataclass(frozen=True, kw_only=True)
 class MultiJoinSettings:
-    """Which rows of a chain of inputs belong together, and how that is emitted.
+    """The rows of a chain of inputs that belong together, and how they are emitted.
 
     tables: the columns of the inputs, of which the first `keys` are the key. steps: of every input but the first.
     known: of each input the columns by which its rows are distinguished, None: all of them. columns: those that leave.

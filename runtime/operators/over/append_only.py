@@ -1,4 +1,4 @@
-"""Over insertions by time: each row is emitted once, with its values, when its time has come.
+"""OVER of insertions by time: each row is emitted once, with its values, when its time has come.
 
 By row time rows wait for the watermark; by processing time they are emitted as they come. Frames look back only. Of a
 frame with a first row the rows in it are kept; of one without, accumulators.
@@ -22,7 +22,7 @@ from aggloom.runtime.operators.over.running_totals import Sums
 from aggloom.runtime.operators.over.settings import OverSettings
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.operators.timed_rows import TimedRows, TimedRowsOperator
-from aggloom.runtime.storage.arena import Array, SlotArray
+from aggloom.runtime.storage.arena import Array, NumberArray, SlotArray
 from aggloom.runtime.storage.audit import corrupt_snapshot
 from aggloom.runtime.values.changelog import INSERT
 from aggloom.runtime.values.clock import Clock
@@ -124,7 +124,7 @@ class OverOnceOperator(TimedRowsOperator):
         state.sorted.insert(slots, batch)
         state.table.stamps("written")[slots] = clock.processing
 
-    def _is_late(self, batch: pa.RecordBatch, due: Array) -> Array:
+    def _is_late(self, batch: pa.RecordBatch, due: NumberArray) -> Array:
         """Tell whether rows come behind what was emitted: their key's last time, or, of all rows, the watermark."""
         if not self._waits:
             return np.zeros(len(due), np.bool_)
@@ -240,7 +240,12 @@ class OverOnceOperator(TimedRowsOperator):
         }
 
     def _mark_emitted(
-        self, slots: SlotArray, counts: Array, opens: Array, due: Array, stretch: Array
+        self,
+        slots: SlotArray,
+        counts: NumberArray,
+        opens: NumberArray,
+        due: NumberArray,
+        stretch: NumberArray,
     ) -> None:
         """Note what was emitted, and forget the rows that no frame reaches any more."""
         state = self.state
@@ -264,7 +269,7 @@ class OverOnceOperator(TimedRowsOperator):
         state.free(ids)
 
     def _over(self, slots: SlotArray) -> Array:
-        """When the kept rows of slots that have any are out of every frame, in milliseconds."""
+        """Return when the kept rows of slots that have any are out of every frame, in milliseconds."""
         assert self._keeping.until is not None
         with_rows = slots[self.state.number("emitted")[slots] > 0]
         return self.state.number("last")[with_rows] + self._keeping.until + 1

@@ -19,7 +19,7 @@ from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.jit import kernel
 
 _MOST_STEPS = 1 << 22
-"""About so many rows are added up together where each frame is computed by itself."""
+"""The number of rows, roughly, that are added up together where each frame is computed by itself."""
 
 
 class HoledLines(NamedTuple):

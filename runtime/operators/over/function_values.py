@@ -36,7 +36,7 @@ class Computing:
         place: Callable[[int], str],
         is_needed: list[bool],
     ) -> list[Any]:
-        """As `values`, of the calls that are needed; None for the others."""
+        """Return the `values` of the calls that are needed; None for the others."""
         spec = self.spec
         columns: list[Any] = [None] * len(spec.calls)
         for number, call in enumerate(spec.calls):

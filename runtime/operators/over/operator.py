@@ -1,4 +1,4 @@
-"""Over changes: the values of window functions over rows that are inserted and retracted.
+"""OVER of changes: the values of window functions over rows that are inserted and retracted.
 
 A bundle is applied to the sorted rows of its keys. The values of rows whose frames it changes are computed again, and
 those that differ from the last emitted values are emitted.
@@ -49,7 +49,7 @@ class _Keys(NamedTuple):
 
     @property
     def balance(self) -> Balance:
-        """Which of them have as many as they had."""
+        """Tell which keys have as many rows, and as many distinct sort keys, as before."""
         return Balance(*(had == has for had, has in zip(self.before, self.after, strict=True)))
 
     def sizes_of(self, places: NumberArray) -> tuple[Array, Array]:
@@ -164,8 +164,8 @@ class OverOperator(SortedByKey[OrderedRowsState], KeyedStep):
         self,
         keys: _Keys,
         ids: RowIdArray,
-        gone: Array,
-        owners: Array,
+        gone: RowIdArray,
+        owners: NumberArray,
         kinds: Kinds,
     ) -> ValuedChanges:
         """Return the changes for inserted and removed rows, and for the rows around them."""
@@ -218,8 +218,8 @@ class OverOperator(SortedByKey[OrderedRowsState], KeyedStep):
         lost: ValuedRows,
         before: ValuedRows,
         after: ValuedRows,
-        inserted: Array,
-        touched: Array,
+        inserted: Kinds,
+        touched: SlotArray,
     ) -> tuple[Array, Array]:
         """Join a removed and an inserted row into one that changes: which of `lost`, and of the others, are left."""
         fresh = np.flatnonzero(inserted >= 0)

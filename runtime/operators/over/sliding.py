@@ -138,7 +138,7 @@ def results_of_steps(
         if steps.retracts.any() or not np.array_equal(steps.rows, np.arange(batch.num_rows)):
             # Else every row comes once, as they stand.
             inputs = handler.pick(inputs, steps.rows)
-        step = _by_waves if handler.KERNELS.fold is None else _fold_steps
+        step = _fold_rounds if handler.KERNELS.fold is None else _fold_steps
         results, where = step(handler, inputs, steps, place)
         take = np.where(values < 0, 0, 1 + where[np.maximum(values, 0)])
         out = handler.concatenate(out, results)
@@ -154,7 +154,7 @@ def results_after(
     """
     n = len(slots)
     steps = Steps(np.arange(n), np.zeros(n, np.bool_), slots, np.arange(n))
-    step = _by_waves if handler.KERNELS.fold is None else _fold_steps
+    step = _fold_rounds if handler.KERNELS.fold is None else _fold_steps
     return step(handler, handler.bind(batch), steps, place)
 
 
@@ -170,10 +170,11 @@ def _fold_steps(
     return noted.both, items + np.arange(items)
 
 
-def _by_waves(
+def _fold_rounds(
     handler: Any, inputs: Any, steps: Steps, place: Callable[[int], str]
 ) -> tuple[Any, Array]:
-    """As _folded, where results are lists, which are read between steps: of every stretch the next item at a time."""
+    """Fold the stretches item by item, where results are lists, which are read between steps: the next item of each at
+    a time."""
     opens = np.flatnonzero(np.r_[True, steps.items[1:] != steps.items[:-1]])
     owners = steps.stretches[opens]
     firsts = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])

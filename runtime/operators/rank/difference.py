@@ -17,7 +17,14 @@ from aggloom.runtime.operators.differences import (
 from aggloom.runtime.operators.rank.kernels import drop_same, pair_numbers
 from aggloom.runtime.operators.rank.visible_rows import VisibleRows
 from aggloom.runtime.state.row_store import RowStore
-from aggloom.runtime.storage.arena import Array, FlagArray, RowIdArray, SelectionArray, SlotArray
+from aggloom.runtime.storage.arena import (
+    Array,
+    FlagArray,
+    NumberArray,
+    RowIdArray,
+    SelectionArray,
+    SlotArray,
+)
 from aggloom.runtime.values.changelog import UPDATE_BEFORE, Kinds
 
 By = Literal["key", "number", "row", "nothing"]
@@ -90,7 +97,9 @@ class Difference:
         chosen = chosen[is_emitted[chosen]]
         return NumberedChanges(places[chosen], ids[chosen], numbers[chosen], kinds[chosen])
 
-    def _different(self, store: RowStore, ids: RowIdArray, numbers: Array, before: int) -> Array:
+    def _different(
+        self, store: RowStore, ids: RowIdArray, numbers: NumberArray, before: int
+    ) -> Array:
         """Tell whether each row is not there both before and after, at the same number if that counts."""
         # Zeros between calls (drop_same), so that it is made anew only where the store has grown.
         if len(self._mark) < store.capacity:
@@ -100,7 +109,7 @@ class Difference:
         return left
 
     def _pair_in_place(
-        self, store: RowStore, places: Array, ids: RowIdArray, numbers: Array, gone: int
+        self, store: RowStore, places: NumberArray, ids: RowIdArray, numbers: NumberArray, gone: int
     ) -> NumberedChanges:
         """The messages where a place, or a number of it, has one row."""
         chosen, kinds = np.empty(len(ids), np.int64), np.empty(len(ids), np.int8)

@@ -36,7 +36,7 @@ _FAR = 1 << 40
 """A number that no row has."""
 _CHUNK = 1 << 16
 _FEW = 128
-"""Up to so many rows of a key, the best rows of a bundle are found before any of them is stored."""
+"""The number of rows of a key up to which the best rows of a bundle are found before any of them is stored."""
 
 
 class RankOperator(SortedByKey[RankState], KeyedStep):
@@ -168,7 +168,12 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         return run_in_rounds(slots, bundle)
 
     def _bundle(
-        self, batch: pa.RecordBatch, slots: SlotArray, retracts: FlagArray, rows: Array, now: int
+        self,
+        batch: pa.RecordBatch,
+        slots: SlotArray,
+        retracts: FlagArray,
+        rows: NumberArray,
+        now: int,
     ) -> tuple[Rows, Array]:
         """Rows together: how what is seen changes, and by message the first row of its key."""
         changes_in_range = SlotChanges(batch, slots, retracts, rows)
@@ -192,7 +197,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         self.state.table.stamps("written")[touched] = now
         return changes, changes_in_range.numbers[firsts[changed.places]]
 
-    def _apply(self, changes: SlotChanges, order: Array) -> tuple[Array, Array]:
+    def _apply(self, changes: SlotChanges, order: NumberArray) -> tuple[Array, Array]:
         """Bring rows into the state: those that are gone, to be freed, and those that newer ones replaced.
 
         order: of the rows, slot by slot.

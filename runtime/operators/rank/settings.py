@@ -14,7 +14,7 @@ from aggloom.runtime.state.sort_key import SortColumn
 
 @dataclass(frozen=True, kw_only=True)
 class RankSettings:
-    """Which rows a Rank shows, and how; columns by number.
+    """The rows that a Rank shows, and how; columns by number.
 
     keys: how many of the first columns are the key. first, end: the range of numbers, or end_column, the column that
     says the end in the first row of a key. unique: the columns by which a row is replaced, in the strategy update;

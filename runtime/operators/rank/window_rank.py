@@ -62,7 +62,7 @@ class WindowRankOperator(ClockedStep[Rows], RankOperator):
         return no_rows(self.schema)
 
     def next_timers(self) -> tuple[int | None, int | None]:
-        """When the next window is over."""
+        """Return when the next window is over."""
         lasts = self._lasts(self.state.used_slots())
         return (int(lasts.min()) if len(lasts) else None), None
 

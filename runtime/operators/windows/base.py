@@ -148,7 +148,7 @@ class WindowOperator(OneInput, ClockedStep[InputBatch]):
             self._late.append((self._output.late(rows, on), kinds[late]))
 
     def retractions(self, kinds: Kinds) -> Array:
-        """Which rows retract; raises DataError if the handler cannot."""
+        """Return which rows retract; raises DataError if the handler cannot."""
         retracts = is_retraction(kinds)
         if not self.handler_class.RETRACTING and retracts.any():
             row = int(np.argmax(retracts))

@@ -234,7 +234,7 @@ class GeneralWindowOperator(WindowOperator):
     def _apply_element(
         self, live: LiveWindow, store: ElementStore, number: int, retracts: bool
     ) -> None:
-        """With an evictor: add a row to the rows of a window, or retract the first one that equals it."""
+        """Add a row to the rows of a window with an evictor, or retract the first one that equals it."""
         numbers = live.pane.rows
         if not retracts:
             numbers.append(number)

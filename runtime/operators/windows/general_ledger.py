@@ -22,7 +22,7 @@ from aggloom.runtime.state.key_table import place_of
 from aggloom.runtime.storage.arena import Array, FlagArray, SlotArray
 
 Source = Callable[[Array], tuple[Any, Array]]
-"""From numbers of rows to the bound rows and whether each retracts."""
+"""A function from numbers of rows to the bound rows and whether each retracts."""
 
 
 class WindowState(KeyedState):

@@ -12,7 +12,7 @@ from aggloom.runtime.operators.windows.general_trigger import format_window
 
 Merged = tuple[list[Window], Window]
 Merger = Callable[[list[LiveWindow], Window, Window], LiveWindow]
-"""From live windows and the bounds of the result (wall clock, instants) to the window that replaces them."""
+"""A function from live windows and the bounds of the result (wall clock, instants) to the window that replaces them."""
 
 
 def merge_windows(

@@ -8,7 +8,7 @@ _ROOMY = 64
 
 
 class Timers:
-    """At most one timer for each window and time. Those due together come in the order of their windows' numbers."""
+    """Timers, at most one for each window and time. Those due together come in the order of their windows' numbers."""
 
     def __init__(self) -> None:
         self._of: dict[int, dict[int, int]] = {}
@@ -44,7 +44,7 @@ class Timers:
         return sorted(self._of.get(window, ()))
 
     def first(self) -> int | None:
-        """When the next timer comes due."""
+        """Return the time at which the next timer is due."""
         while self._heap:
             due, window, time = self._heap[0]
             # Timers that were retracted stay in the heap until they come up.

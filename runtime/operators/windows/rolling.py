@@ -257,7 +257,7 @@ class RollingWindowOperator(SlicedRows):
         return pa.RecordBatch.from_arrays(columns, schema=self.schema), kinds
 
     def _next_moves(self, ends: Array, edge: int) -> Array:
-        """When slices come into a horizon or leave one, after the edge."""
+        """Return the next times after the edge at which slices enter a horizon or leave one."""
         moves = (ends[:, None] + np.concatenate([[0], self._spans])).ravel()
         return self._fires(moves[moves > edge])
 

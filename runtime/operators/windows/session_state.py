@@ -83,7 +83,7 @@ class SessionState(SlotState):
         """A session's key in words, for messages."""
         return place_of(self.index, self.key_fields, int(self.sessions.arrays.key[slot]))
 
-    def _drop_keys(self, keys: Array) -> None:
+    def _drop_keys(self, keys: NumberArray) -> None:
         """Remove the keys among these that have no session."""
         keys = np.unique(keys)
         self.index.remove(keys[self.sessions.arrays.head[keys] == 0])

@@ -255,7 +255,7 @@ class SessionWindowOperator(WindowOperator):
         return self._give_out(self._result_state.handler, keys, local, results, live)
 
     def _was_emitted(self, slots: SlotArray) -> Array:
-        """Which sessions a result was emitted for, and not retracted."""
+        """Return for which sessions a result was emitted, and not retracted."""
         return np.asarray(self._emitted_end[slots] > self._emitted_start[slots])
 
     @property

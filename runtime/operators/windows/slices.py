@@ -166,7 +166,7 @@ class SlicedRows(WindowOperator):
         self.drop_late(batch, kinds, ~stays & (self._assigner.last_ends(slices) >= slices))
 
     def _stays(self, slices: Array) -> Array | None:
-        """Which slices still belong to a window that takes rows; None: all."""
+        """Return which slices still belong to a window that takes rows; None: all."""
         if not len(slices):
             return None
         last = self._assigner.last_ends(slices)
@@ -224,13 +224,13 @@ class SlicedRows(WindowOperator):
         state.forget(over)
 
     def _fires(self, ends: Array) -> Array:
-        """When windows that end then are due: at their last millisecond."""
+        """Return the times at which windows with these ends are due: their last millisecond."""
         # A window's end is not in it: its last millisecond is what the watermark has to pass, as Flink's maxTimestamp
         # says.
         return to_instants(ends - 1, self._assigner.zone)
 
     def _cleanup(self, ends: Array) -> Array:
-        """When windows that end then take no more rows."""
+        """Return the times from which windows with these ends take no more rows."""
         return self._fires(ends) + self.windowing.allowed_lateness
 
     def rebuild_derived(self) -> None:

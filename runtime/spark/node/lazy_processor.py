@@ -48,13 +48,13 @@ class LazyProcessor(StatefulProcessor):  # type: ignore[misc]
         self._handle, self._variables = handle, Variables.of(handle)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
-        """As the processor does."""
+        """Handle rows as the processor does."""
         yield from self._processor().handleInputRows(key, rows, timerValues)
 
     def handleExpiredTimer(
         self, key: Any, timerValues: Any, expiredTimerInfo: Any
     ) -> Iterator[Any]:
-        """As the processor does."""
+        """Handle a timer as the processor does."""
         yield from self._processor().handleExpiredTimer(key, timerValues, expiredTimerInfo)
 
     def close(self) -> None:

@@ -122,7 +122,8 @@ class LiveState:
         return True
 
     def take(self, token: str) -> bool:
-        """As `holds`, and if so the arena is the caller's to change: until `mark_clean`, nobody will recognise it."""
+        """Tell whether it `holds` a token, and if so hand the arena to the caller to change: until `mark_clean`, nobody
+        will recognise it."""
         try:
             is_whole = self.holds(token)
             # Marked even if it is not whole: whatever happens to it from here on, nobody may take it for a version.

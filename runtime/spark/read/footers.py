@@ -124,7 +124,7 @@ def sound_in_java(spark: Any, look: Footers) -> Column | None:
 
 
 def sound_in_workers(look: Footers) -> Column:
-    """As `sound_in_java`, asked by workers; they cannot open every file that Spark reads."""
+    """Ask `sound_in_java` in workers; they cannot open every file that Spark reads."""
 
     def look_at_footers(paths: pa.Array) -> pa.Array:
         return look(paths)

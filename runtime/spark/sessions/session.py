@@ -43,7 +43,7 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
     name: of the application. master: of Spark. conf: settings of Spark, which win over ours (dots written as `__` or
     in a `**{}`). On a cluster executors have a Python of their own, which `spark__pyspark__python` or PYSPARK_PYTHON
     names. `aggloom__chatter=True` lets through the lines that Spark always writes as it starts and as a query does.
-    Raises SpecError for a name or a master that is no text; SparkMissingError, JavaMissingError where these are
+    Raises SpecError for a name or a master that is no text; SparkMissingError, MissingJavaError where these are
     missing.
 
     Example:
@@ -128,7 +128,7 @@ def _start(name: str, master: str, settings: dict[str, Any], quiet: bool) -> Spa
 def ensure_query_settings(
     spark: SparkSession, timers: bool = False, watermarks: bool = False
 ) -> None:
-    """On a session that the user made, set what a stateful query cannot do without and still can be set.
+    """Set what a stateful query cannot do without, and what still can be set, on a session that the user made.
 
     timers: it has timers in processing time. watermarks: it has windows in event time. A query takes the settings of
     its session when it starts: start it before the next one is made.

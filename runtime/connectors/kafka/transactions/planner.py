@@ -24,9 +24,9 @@ from aggloom.runtime.connectors.kafka.transactions.window import TransactionWind
 
 _log = logging.getLogger("aggloom")
 _AHEAD = 500_000
-"""So many messages are looked at together."""
+"""The number of messages that are examined together."""
 _DOUBT_SECONDS = 2.0
-"""After so long of waiting it is looked up what the topic of ends said before."""
+"""The time of waiting after which the planner reads what the topic of ends said before."""
 _WARN_SECONDS = 60.0
 """A wait that is longer is said."""
 _INVALID = re.compile(r"[^a-zA-Z0-9._-]")

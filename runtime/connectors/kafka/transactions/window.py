@@ -16,7 +16,7 @@ from aggloom.runtime.connectors.kafka.offsets import Offsets, cap_offsets
 
 _log = logging.getLogger("aggloom")
 _REMEMBERED = 100_000
-"""So many transactions that were read are known, in case Debezium sends them once more."""
+"""The number of transactions that are remembered once they were read, in case Debezium sends them again."""
 
 
 @dataclass(slots=True)
