@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen.scalar.expressions import parse_scalar, quote_name, select_names
-from aggloom.codegen.scalar.module import ROWS, format_module, load_module, lower, module_text
-from aggloom.codegen.scalar.result_types import infer
+from aggloom.codegen.scalar.expressions import quote_name, select_names
+from aggloom.codegen.scalar.module import ROWS, format_module, load_module, module_text
 from aggloom.errors import SpecError
 
 if TYPE_CHECKING:
@@ -99,17 +98,6 @@ def lower_condition(condition: str, rows: pa.Schema, zone: str = "UTC") -> Lower
     """
     calc = lower_calc(None, (("matches", condition),), _PASSES, rows, zone=zone)
     return replace(calc, text=format_module(calc.text))
-
-
-def evaluate(sql: str, batch: pa.RecordBatch) -> pa.Array:
-    """The value of an expression for every row, in its inferred type."""
-    inputs = {ROWS: batch.schema}
-    # An expression that cannot be lowered is refused before its type is asked for.
-    lower(sql, inputs)
-    types = dict(zip(batch.schema.names, batch.schema.types, strict=True))
-    schema = pa.schema([("value", infer(parse_scalar(sql), types))])
-    text = module_text(None, (("value", sql),), schema, inputs)
-    return load_module(text).select(batch).column(0)
 
 
 def calculate(

@@ -51,10 +51,10 @@ def both(
     return _logic(low, left, right, "pc.and_kleene", "scalar.and_then")
 
 
-def compare_values(
-    low: ExpressionLowering, values: list[LoweredExpression], word: str, node: exp.Expression
+def _compare_values(
+    values: list[LoweredExpression], word: str, node: exp.Expression
 ) -> LoweredExpression:
-    """Two values of one type compared."""
+    """Compare two values of one type."""
     # A comparison with NULL is UNKNOWN.
     if values[0].is_null:
         return _NULL_BOOL
@@ -139,7 +139,7 @@ def _is(low: ExpressionLowering, node: exp.Is) -> LoweredExpression:
 
 def _comparison(word: str) -> Rule:
     def rule(low: ExpressionLowering, node: exp.Binary) -> LoweredExpression:
-        return compare_values(low, low.align_values([node.left, node.right], node), word, node)
+        return _compare_values(low.align_values([node.left, node.right], node), word, node)
 
     return rule
 
@@ -183,10 +183,10 @@ def _in(low: ExpressionLowering, node: exp.In) -> LoweredExpression:
         listed: list[Any] = [option.literal[0] for option in options]
         text = "scalar.is_in({0}, {listed})"
         return call(text, pa.bool_(), value, listed=array_text(listed, value.type))
-    equality = compare_values(low, [value, options[0]], "equal", node)
+    equality = _compare_values([value, options[0]], "equal", node)
     for option in options[1:]:
         # An option may be an expression that fails; it is computed only where those before it do not match.
-        each = compare_values(low, [value, option], "equal", node)
+        each = _compare_values([value, option], "equal", node)
         equality = _logic(low, equality, each, "pc.or_kleene", "scalar.or_else")
     return equality
 
@@ -199,9 +199,9 @@ def _lower_between(low: ExpressionLowering, node: exp.Between) -> LoweredExpress
         either = [exp.Between(this=value.copy(), low=a.copy(), high=b.copy()) for a, b in pairs]
         return low.lower(exp.Or(this=either[0], expression=either[1]))
     # Both comparisons by themselves: the bounds may have other types than each other.
-    above = compare_values(low, low.align_values([value, bottom], node), "greater_equal", node)
+    above = _compare_values(low.align_values([value, bottom], node), "greater_equal", node)
     return both(
-        low, above, compare_values(low, low.align_values([value, top], node), "less_equal", node)
+        low, above, _compare_values(low.align_values([value, top], node), "less_equal", node)
     )
 
 

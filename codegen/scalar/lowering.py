@@ -30,8 +30,8 @@ class LoweringEntry:
     """One function or operator of the table.
 
     nodes: its classes in a syntax tree, or its name where the parser knows none. samples: expressions over the columns
-    of the sample table (`samples.py`), which the page shows and the tests compare with Spark. lower: its rule. parts:
-    what of a node the rule looks at; a node that carries more is refused.
+    of the sample table (`docs/writers/sample_table.py`), which the page shows and the tests compare with Spark. lower:
+    its rule. parts: the parts of a node that the rule reads; a node that carries more is refused.
     """
 
     nodes: tuple[type[exp.Expression] | str, ...]

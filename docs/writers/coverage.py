@@ -14,9 +14,9 @@ from aggloom import Harness
 from aggloom.codegen.scalar.functions import FAMILIES
 from aggloom.codegen.scalar.intervals import MOVED
 from aggloom.codegen.scalar.module import ROWS, lower
-from aggloom.codegen.scalar.samples import sample_table
 from aggloom.codegen.scalar.spark_functions import ARITIES
 from aggloom.errors import AggloomError
+from writers.sample_table import sample_table
 
 _SKETCHES: Final = (
     *("approx_top_k", "hll_", "kll_", "st_", "theta_", "tuple_", "try_variant_", "variant_"),

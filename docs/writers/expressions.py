@@ -10,9 +10,9 @@ from aggloom.codegen.scalar.dates import SHIFTS
 from aggloom.codegen.scalar.functions import FAMILIES
 from aggloom.codegen.scalar.intervals import MOVED
 from aggloom.codegen.scalar.module import ROWS, lower
-from aggloom.codegen.scalar.samples import sample_table
 from aggloom.codegen.spec.dtypes import schema_ddl, type_name
 from writers.coverage import figures, missing_of_flink
+from writers.sample_table import sample_table
 from writers.spark_alone import OF_FLINK, lines
 
 _INTRO = """\

@@ -18,8 +18,7 @@ _CHARSETS: Final = {
     "UTF-16LE": "utf-16-le",
     "UTF-32": "utf-32-be",
 }
-CHARSETS: Final = (*_CHARSETS, "UTF-16")
-"""The character sets, by the names that Java has for them."""
+"""The character sets but UTF-16, by the names that Java has for them."""
 
 
 def hex_of_number(number: int) -> str:

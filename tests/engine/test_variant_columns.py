@@ -164,7 +164,7 @@ def test_what_leaves_is_as_to_json_writes_it() -> None:
     texts = ['{"a":1.5E0,"b":"1.5E0"}', "2.0", "[2.0,2.05]", "1E999", '"2.0"', '{"2.0":1}', None]
     own = read_variants(pa.array(texts))
     plain = pa.record_batch({"s": pa.array(texts)})
-    from aggloom.codegen.scalar.calc import evaluate
+    from scalar_oracle import evaluate
 
     assert json_texts(own).to_pylist() == evaluate("TO_JSON(PARSE_JSON(s))", plain).to_pylist()
 

@@ -10,11 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from record_texts import CSV_TYPES, random_field, random_line, random_texts
-from scalar_oracle import by_spark, differences, lowered
+from scalar_oracle import by_spark, differences, evaluate, lowered
 
 import aggloom as al
 from aggloom import local
-from aggloom.codegen.scalar.calc import evaluate
 from aggloom.errors import DataError, InvalidCastError, UnsupportedExpressionError
 from tests.scalar.test_records import ESCAPES, batch_of, readable_rows, values
 

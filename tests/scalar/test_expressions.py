@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from scalar_oracle import evaluate
 
-from aggloom.codegen.scalar.calc import evaluate, finish, prepare
+from aggloom.codegen.scalar.calc import finish, prepare
 from aggloom.codegen.scalar.expressions import columns_of, infer_type
 from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 from aggloom.errors import (

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scalar_oracle import evaluate
 
 import aggloom as al
-from aggloom.codegen.scalar.calc import evaluate
 from aggloom.codegen.scalar.expressions import infer_type, parse_scalar
 from aggloom.codegen.scalar.flink_forms import similar_to_java
 from aggloom.codegen.scalar.spark_text import spark_text

@@ -9,11 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from record_texts import JSON_TYPES, random_document, random_texts
-from scalar_oracle import by_spark, differences, lowered
+from scalar_oracle import by_spark, differences, evaluate, lowered
 
 import aggloom as al
 from aggloom import local
-from aggloom.codegen.scalar.calc import evaluate
 from aggloom.errors import DataError, InvalidCastError, UnsupportedExpressionError
 
 ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'"})

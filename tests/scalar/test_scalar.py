@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from scalar_oracle import lowered
 from writers import coverage, expressions, spark_alone
+from writers.sample_table import sample_table
 
 from aggloom import Harness
 from aggloom.codegen import LoweredCalc, lower_calc
@@ -23,7 +24,6 @@ from aggloom.codegen.scalar.dialect import ScalarSpark
 from aggloom.codegen.scalar.expressions import parse_scalar
 from aggloom.codegen.scalar.functions import BY_NODE, FAMILIES
 from aggloom.codegen.scalar.module import format_module, load_module, lower, module_text
-from aggloom.codegen.scalar.samples import sample_table
 from aggloom.errors import (
     ArithmeticOverflowError,
     DivisionByZeroError,

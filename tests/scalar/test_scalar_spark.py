@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from scalar_oracle import by_spark, differences, lowered, random_expressions, random_table
+from writers.sample_table import sample_table
 
 from aggloom.codegen import quicken_expression
 from aggloom.codegen.scalar.dates import SHIFTS
 from aggloom.codegen.scalar.functions import FAMILIES, OWN_FAMILY
 from aggloom.codegen.scalar.intervals import MOVED
 from aggloom.codegen.scalar.own_functions import STRICT
-from aggloom.codegen.scalar.samples import sample_table
 from aggloom.errors import ArithmeticOverflowError, TypeMismatchError, UnsupportedExpressionError
 
 pytestmark = pytest.mark.spark

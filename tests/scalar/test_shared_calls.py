@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from scalar_oracle import lowered
+from writers.sample_table import sample_table
 
 from aggloom.codegen import lower_calc
 from aggloom.codegen.scalar.calc import calculate
 from aggloom.codegen.scalar.module import module_text
-from aggloom.codegen.scalar.samples import sample_table
 from aggloom.codegen.scalar.shared_calls import columns_of_rows
 from aggloom.errors import DivisionByZeroError
 from aggloom.runtime.scalar import patterns

@@ -10,10 +10,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pytest
-from scalar_oracle import by_spark, differences, lowered
+from scalar_oracle import by_spark, differences, evaluate, lowered
 
 import aggloom as al
-from aggloom.codegen.scalar.calc import evaluate
 from aggloom.errors import (
     DataError,
     InvalidCastError,

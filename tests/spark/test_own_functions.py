@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from scalar_oracle import differences, lowered
+from writers.sample_table import sample_table
 
 import aggloom as al
 from aggloom.codegen.scalar.functions import FAMILIES, OWN_FAMILY
-from aggloom.codegen.scalar.samples import sample_table
 from aggloom.errors import UnsupportedExpressionError
 
 pytestmark = [pytest.mark.spark, pytest.mark.interpreted]

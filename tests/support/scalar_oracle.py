@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen.scalar.module import load_module, lower, module_text
-
-ROWS = "rows"
+from aggloom.codegen.scalar.expressions import parse_scalar
+from aggloom.codegen.scalar.module import ROWS, load_module, lower, module_text
+from aggloom.codegen.scalar.result_types import infer
 
 
 def lowered(sql: str, batch: pa.RecordBatch, zone: str = "UTC") -> pa.Array:
@@ -282,3 +282,14 @@ def _random_value(draw: random.Random, kind: pa.DataType) -> Any:
 
 
 _EXACT = Context(prec=60)
+
+
+def evaluate(sql: str, batch: pa.RecordBatch) -> pa.Array:
+    """Return the value of an expression for every row, in its inferred type."""
+    inputs = {ROWS: batch.schema}
+    # An expression that cannot be lowered is refused before its type is asked for.
+    lower(sql, inputs)
+    types = dict(zip(batch.schema.names, batch.schema.types, strict=True))
+    schema = pa.schema([("value", infer(parse_scalar(sql), types))])
+    text = module_text(None, (("value", sql),), schema, inputs)
+    return load_module(text).select(batch).column(0)

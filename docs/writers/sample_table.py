@@ -1,4 +1,4 @@
-"""The sample table: a column of each type, with the values on which engines differ."""
+"""The table of the samples of scalar functions: a column of each type, with the values on which engines differ."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ _COLUMNS: Final[dict[str, tuple[list[Any], pa.DataType]]] = {
 
 
 def sample_table() -> pa.RecordBatch:
-    """Eight rows."""
+    """Return the table, of eight rows."""
     arrays = [_array(values, dtype) for values, dtype in _COLUMNS.values()]
     return pa.RecordBatch.from_arrays(arrays, names=list(_COLUMNS))
 
