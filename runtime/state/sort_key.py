@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,18 @@ class SortColumn:
     nulls_first: bool = True
 
 
+class ComparedKeys(NamedTuple):
+    """Sort keys of a bundle, to be compared among themselves: by words, tiers, then bytes. None of them is in the pool.
+
+    Keys of words have no bytes, and those of bytes only zeros for words.
+    """
+
+    words: Array  # int64[rows]
+    tiers: Array  # int64[rows]
+    starts: Array  # int64[rows + 1]
+    data: Array  # uint8[size]
+
+
 class SortKeyEncoder:
     """The order of rows with these fields."""
 
@@ -48,14 +61,12 @@ class SortKeyEncoder:
 
     def words(self, batch: pa.RecordBatch, pool: Pool) -> tuple[Array, Array]:
         """(word, tier) of each row."""
-        arrays = [batch.column(each.column) for each in self.columns]
-        arrays = [a if a.type == t else a.cast(t) for a, t in zip(arrays, self.types, strict=True)]
+        arrays = self._arrays(batch)
         tiers = np.zeros(batch.num_rows, np.int64)
         if not arrays:
             return np.zeros(batch.num_rows, np.int64), tiers
         if not self._plain:
-            parts = [rows.ColumnOrder(each.descending, each.nulls_first) for each in self.columns]
-            return columns.words(rows.encode(arrays, parts), pool)[0], tiers
+            return columns.words(self._bytes(arrays), pool)[0], tiers
         words, valid = columns.words(arrays[0], pool)
         first = self.columns[0]
         if first.descending:
@@ -66,3 +77,23 @@ class SortKeyEncoder:
             words = np.where(valid, words, 0 if self.by_bytes else outermost)
             tiers[~valid] = -1 if first.nulls_first else 1
         return words, tiers
+
+    def compared(self, batch: pa.RecordBatch, pool: Pool) -> ComparedKeys:
+        """The keys of rows that are compared with one another before any is stored; bytes stay out of the pool."""
+        count = batch.num_rows
+        if not self.by_bytes:
+            words, tiers = self.words(batch, pool)
+            return ComparedKeys(words, tiers, np.zeros(count + 1, np.int64), np.zeros(0, np.uint8))
+        data, starts = columns.text_bytes(self._bytes(self._arrays(batch)))
+        zeros = np.zeros(count, np.int64)
+        return ComparedKeys(zeros, zeros, starts, data)
+
+    def _arrays(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        """The columns that rows are sorted by, in the types of the state."""
+        arrays = [batch.column(each.column) for each in self.columns]
+        return [a if a.type == t else a.cast(t) for a, t in zip(arrays, self.types, strict=True)]
+
+    def _bytes(self, arrays: list[pa.Array]) -> pa.BinaryArray:
+        """Byte strings that sort as the rows do."""
+        parts = [rows.ColumnOrder(each.descending, each.nulls_first) for each in self.columns]
+        return rows.encode(arrays, parts)

@@ -246,25 +246,40 @@ def close_gap(table: Array, at: int) -> None:
 
 
 @kernel
-def _remove(index: IndexArrays, pool: PoolArrays, pooled: Array, slots: Array) -> None:
-    cells, width = len(index.table), len(pooled)
-    for r in range(len(slots)):
-        s = slots[r]
-        at = home(hash_key(index.words, s, np.int64(index.nulls[s]), width), cells)
-        # Without a bound, and without a look at keys: one cell names the slot.
-        while slot_in(index.table[at]) != s:
-            at = around(at + 1, cells)
-        close_gap(index.table, at)
-        for c in range(width):
-            if pooled[c]:
-                release(pool, index.words[s, c])
-            index.words[s, c] = 0
-        index.nulls[s] = 0
-        index.used[s] = 0
-        # Once the words are released: the first of them becomes the link to the next free slot.
-        index.words[s, 0] = index.meta[FREE]
-        index.meta[FREE] = s + 1
-        index.meta[LIVE] -= 1
+def _remove(
+    index: IndexArrays, pool: PoolArrays, pooled: Array, slots: Array, scratch: Scratch
+) -> None:
+    homes, seen, cells = scratch.open, scratch.hashes, len(index.table)
+    for start in range(0, len(slots), _BLOCK):
+        block = slots[start : start + _BLOCK]
+        for k in range(len(block)):
+            s = block[k]
+            hashed = hash_key(index.words, s, np.int64(index.nulls[s]), len(pooled))
+            homes[k] = home(hashed, cells)
+        for k in range(len(block)):
+            # Nobody looks at these: they bring the cells near, by reads that do not wait for one another.
+            seen[k] = index.table[homes[k]]
+        for k in range(len(block)):
+            _remove_key(index, pool, pooled, block[k], homes[k])
+
+
+@kernel
+def _remove_key(index: IndexArrays, pool: PoolArrays, pooled: Array, s: int, at: int) -> None:
+    """Remove the key of a slot, whose hash leads to a cell."""
+    # Without a bound, and without a look at keys: one cell names the slot.
+    while slot_in(index.table[at]) != s:
+        at = around(at + 1, len(index.table))
+    close_gap(index.table, at)
+    for c in range(len(pooled)):
+        if pooled[c]:
+            release(pool, index.words[s, c])
+        index.words[s, c] = 0
+    index.nulls[s] = 0
+    index.used[s] = 0
+    # Once the words are released: the first of them becomes the link to the next free slot.
+    index.words[s, 0] = index.meta[FREE]
+    index.meta[FREE] = s + 1
+    index.meta[LIVE] -= 1
 
 
 @kernel
@@ -357,7 +372,7 @@ class KeyIndex:
 
     def remove(self, slots: SlotArray) -> None:
         """Forget the keys of `slots`; the slots become free."""
-        _remove(self.arrays, self.pool.arrays, self.pooled, slots)
+        _remove(self.arrays, self.pool.arrays, self.pooled, slots, self._scratch)
 
     def keys(self, slots: SlotArray) -> tuple[Array, Array]:
         """The (words, nulls) of the keys at slots."""

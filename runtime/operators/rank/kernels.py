@@ -6,6 +6,7 @@ import numpy as np
 
 from aggloom.runtime.state.order_tree import TIER, key_start, keys_in, order_at, rows_in, weight_of
 from aggloom.runtime.state.row_kernels import RowArrays, same_row
+from aggloom.runtime.state.sort_key import ComparedKeys
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.jit import kernel
@@ -51,29 +52,37 @@ def in_range(
 
 
 @kernel
-def _is_behind(words: Array, tiers: Array, row: int, other: int) -> bool:
+def _is_behind(keys: ComparedKeys, row: int, other: int) -> bool:
     """Tell whether a row has a higher number than one that arrived before it: of equals the first has the lower one."""
-    if words[row] != words[other]:
-        return bool(words[row] > words[other])
-    return bool(tiers[row] >= tiers[other])
+    if keys.words[row] != keys.words[other]:
+        return bool(keys.words[row] > keys.words[other])
+    if keys.tiers[row] != keys.tiers[other]:
+        return bool(keys.tiers[row] > keys.tiers[other])
+    at, of = keys.starts[row], keys.starts[other]
+    length, length_of_other = keys.starts[row + 1] - at, keys.starts[other + 1] - of
+    for k in range(min(length, length_of_other)):
+        if keys.data[at + k] != keys.data[of + k]:
+            return bool(keys.data[at + k] > keys.data[of + k])
+    return bool(length >= length_of_other)
 
 
 @kernel
 def keep_best(
-    slots: Array, words: Array, tiers: Array, ends: Array, best: Array, keep: Array
+    order: Array, slots: Array, keys: ComparedKeys, ends: Array, best: Array, keep: Array
 ) -> None:
-    """Mark the rows that have a number up to their end among those of their slot, which lie together by arrival.
+    """Mark the rows that have a number up to their end among those of their slot.
 
-    best: int64[the largest end], for the kernel's own use.
+    order: int64[rows], slot by slot, those of a slot by arrival. best: int64[the largest end], for the kernel alone.
     """
     start = 0
-    while start < len(slots):
-        slot, end, count = slots[start], ends[start], 0
-        r = start
-        while r < len(slots) and slots[r] == slot:
+    while start < len(order):
+        slot, end, count = slots[order[start]], ends[order[start]], 0
+        place = start
+        while place < len(order) and slots[order[place]] == slot:
+            row = order[place]
             # The row goes behind those that have lower numbers; where it puts the last one out of range, that one goes.
             at = count
-            while at > 0 and not _is_behind(words, tiers, r, best[at - 1]):
+            while at > 0 and not _is_behind(keys, row, best[at - 1]):
                 at -= 1
             if at < end:
                 if count == end:
@@ -81,11 +90,11 @@ def keep_best(
                     keep[best[count]] = False
                 for k in range(count, at, -1):
                     best[k] = best[k - 1]
-                best[at] = r
+                best[at] = row
                 count += 1
-                keep[r] = True
-            r += 1
-        start = r
+                keep[row] = True
+            place += 1
+        start = place
 
 
 @kernel

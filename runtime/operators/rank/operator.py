@@ -178,9 +178,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         """Rows together: how what is seen changes, and by message the first row of its key."""
         changes_in_range = SlotChanges(batch, slots, retracts, rows)
         if self.spec.strategy != "retract":
-            fits = self._in_range(batch, slots)
-            if not fits.all():
-                changes_in_range = changes_in_range.some(np.flatnonzero(fits))
+            changes_in_range = self._drop_unseen(changes_in_range)
         touched, firsts, order, _ = group_rows(changes_in_range.slots, self.state.table.capacity)
         before = self._find_visible(touched)
         gone, replaced = self._apply(changes_in_range, order)
@@ -232,7 +230,6 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
             fits = self._in_range(batch, slots)
             batch, slots = batch.filter(pa.array(fits)), slots[fits]
         touched, _, order, _ = group_rows(slots, self.state.table.capacity)
-        order = self._drop_beaten(batch, slots, order)
         applied = rows.insert(slots[order], batch, order)
         stops = self._ends(touched)
         if self._function != ROW_NUMBER:
@@ -242,18 +239,31 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         rows.take(cut)
         return applied.gone[applied.gone >= 0], cut
 
-    def _drop_beaten(self, batch: pa.RecordBatch, slots: SlotArray, order: NumberArray) -> Array:
-        """The rows of a bundle that the others of it do not put out of range; order: slot by slot."""
-        ends, key = self._ends(slots[order]), self.state.sorted.key
-        most = int(ends.max(initial=0))
+    def _drop_unseen(self, changes: SlotChanges) -> SlotChanges:
+        """The rows of a bundle that would be in range of the state and of the bundle itself."""
+        by_bytes = self.state.sorted.key.by_bytes
+        # To be compared with those of the state, keys of bytes have to be in the pool: first they are compared outside.
+        if by_bytes:
+            changes = self._drop_beaten(changes)
+        fits = self._in_range(changes.batch, changes.slots)
+        if not fits.all():
+            changes = changes.some(np.flatnonzero(fits))
+        return changes if by_bytes else self._drop_beaten(changes)
+
+    def _drop_beaten(self, changes: SlotChanges) -> SlotChanges:
+        """The rows of a bundle that the others of it do not put out of range; nothing is stored for those that are."""
         is_simple = self.spec.strategy == "append" and self._function == ROW_NUMBER
-        if not is_simple or key.by_bytes or most > _FEW:
-            return order
-        words, tiers = key.words(batch, self.state.pool)
+        if not is_simple or self.spec.per_record:
+            return changes
+        touched, _, order, _ = group_rows(changes.slots, self.state.table.capacity)
+        ends = self._ends(changes.slots)
+        most = int(ends.max(initial=0))
+        if most > _FEW or len(touched) == len(order):
+            return changes
+        keys = self.state.sorted.key.compared(changes.batch, self.state.pool)
         keep = np.zeros(len(order), np.bool_)
-        best = np.empty(most, np.int64)
-        keep_best(slots[order], words[order], tiers[order], ends, best, keep)
-        return order[keep]
+        keep_best(order, changes.slots, keys, ends, np.empty(most, np.int64), keep)
+        return changes if keep.all() else changes.some(np.flatnonzero(keep))
 
     def _in_range(self, batch: pa.RecordBatch, slots: SlotArray) -> Array:
         """Tell whether each row would be in range if it were inserted now, or replaces one that is."""
