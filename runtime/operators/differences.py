@@ -13,9 +13,9 @@ from aggloom.runtime.state.row_index import row_hash
 from aggloom.runtime.state.row_kernels import RowArrays, is_null, same_rows
 from aggloom.runtime.state.row_store import RowStore
 from aggloom.runtime.storage.arena import Array, FlagArray, NumberArray, RowIdArray, SlotArray
+from aggloom.runtime.storage.cells import around, cells_for, home
 from aggloom.runtime.storage.hashing import combine
 from aggloom.runtime.storage.jit import kernel
-from aggloom.runtime.storage.key_index import around, cells_for, home
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
 
 

@@ -26,8 +26,8 @@ from aggloom.runtime.state.row_index import (
 )
 from aggloom.runtime.state.row_kernels import LIVE, Encoded, RowArrays, store_row
 from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.cells import close_gap
 from aggloom.runtime.storage.jit import kernel
-from aggloom.runtime.storage.key_index import close_gap
 
 INDEXED_ROWS, ONE_ROW, ADDED_ROWS = range(3)
 """Ways to find a row: by its identity in the index, at the head of its slot's chain, or not at all."""

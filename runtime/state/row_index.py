@@ -23,10 +23,7 @@ from aggloom.runtime.state.row_kernels import (
 from aggloom.runtime.state.row_store import FIRST_ROWS, RowStore
 from aggloom.runtime.storage.arena import Arena, Array, RowIdArray, SlotArray
 from aggloom.runtime.storage.audit import Audit
-from aggloom.runtime.storage.hashing import combine
-from aggloom.runtime.storage.index_audit import check_cells
-from aggloom.runtime.storage.jit import kernel
-from aggloom.runtime.storage.key_index import (
+from aggloom.runtime.storage.cells import (
     around,
     cells_for,
     entries_in,
@@ -35,6 +32,9 @@ from aggloom.runtime.storage.key_index import (
     rehash,
     slot_in,
 )
+from aggloom.runtime.storage.hashing import combine
+from aggloom.runtime.storage.index_audit import check_cells
+from aggloom.runtime.storage.jit import kernel
 
 ORPHAN, NEW, AGAIN, REPLACED, LESS, GONE = range(6)
 """Outcomes of a change: nothing to retract, a new row, one more, a row for another, one less, none left."""

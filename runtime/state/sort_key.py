@@ -78,7 +78,7 @@ class SortKeyEncoder:
             tiers[~valid] = -1 if first.nulls_first else 1
         return words, tiers
 
-    def compared(self, batch: pa.RecordBatch, pool: Pool) -> ComparedKeys:
+    def read_keys(self, batch: pa.RecordBatch, pool: Pool) -> ComparedKeys:
         """The keys of rows that are compared with one another before any is stored; bytes stay out of the pool."""
         count = batch.num_rows
         if not self.by_bytes:

@@ -9,8 +9,8 @@ from aggloom.runtime.state.row_kernels import LIVE, same_row
 from aggloom.runtime.state.sorted_kernels import SortedArrays, Where
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.blocks import STAMP
+from aggloom.runtime.storage.cells import slot_in
 from aggloom.runtime.storage.jit import kernel
-from aggloom.runtime.storage.key_index import slot_in
 
 
 @kernel

@@ -39,8 +39,8 @@ from aggloom.runtime.state.row_index import (
 from aggloom.runtime.state.row_kernels import Encoded, RowArrays, store_row
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.blocks import STAMP, Tree
+from aggloom.runtime.storage.cells import close_gap
 from aggloom.runtime.storage.jit import kernel
-from aggloom.runtime.storage.key_index import close_gap
 from aggloom.runtime.storage.pool import PoolArrays
 
 

@@ -6,20 +6,9 @@ import numpy as np
 
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.audit import Audit
+from aggloom.runtime.storage.cells import SLOT_BITS, around, entries_in, home, slot_in
 from aggloom.runtime.storage.jit import kernel
-from aggloom.runtime.storage.key_index import (
-    FREE,
-    HIGH,
-    LIVE,
-    SLOT_BITS,
-    IndexArrays,
-    KeyIndex,
-    around,
-    entries_in,
-    hash_key,
-    home,
-    slot_in,
-)
+from aggloom.runtime.storage.key_index import FREE, HIGH, LIVE, IndexArrays, KeyIndex, hash_key
 
 
 @kernel

@@ -1,8 +1,5 @@
 """The key index: key columns (as words, with a mask of nulls) -> slot. Slots of deleted keys are reused.
 
-A cell of the table holds the upper half of its key's hash beside the slot + 1 (0 = empty), so probing, rehashing
-and closing gaps read nothing but the table. That half, as a fraction, is where in the table the cell belongs: the cells
-are in the order of their hashes whatever their number, so that the table grows by a quarter in one pass over it.
 Rows are looked up in blocks, each step for the whole block: the loads of a step do not wait for one another, which is
 what a large table's lookup takes its time for.
 """
@@ -22,13 +19,23 @@ from aggloom.runtime.storage.arena import (
     SlotArray,
     airy,
 )
+from aggloom.runtime.storage.cells import (
+    SLOT_BITS,
+    around,
+    cells_for,
+    close_gap,
+    entries_in,
+    home,
+    is_other,
+    rehash,
+    slot_in,
+)
 from aggloom.runtime.storage.hashing import combine
 from aggloom.runtime.storage.jit import cold_kernel, kernel
 from aggloom.runtime.storage.pool import Pool, PoolArrays, hold, release
 
 HIGH, FREE, LIVE = range(3)
 _BLOCK = 1024
-SLOT_BITS = 0xFFFFFFFF
 
 
 class IndexArrays(NamedTuple):
@@ -57,38 +64,6 @@ def hash_key(words: Array, r: int, mask: int, width: int) -> int:
     for c in range(width):
         h = combine(h, words[r, c])
     return h
-
-
-@kernel
-def home(cell: int, cells: int) -> int:
-    """Return the home of a cell or a hash: its place in a table of so many cells if that is free."""
-    return np.int64((np.uint64(cell) >> np.uint64(32)) * np.uint64(cells) >> np.uint64(32))
-
-
-@kernel
-def around(at: int, cells: int) -> int:
-    """Return a place within the ring of a table for one that may be beyond its end or before its start."""
-    if at >= cells:
-        return at - cells
-    return at + cells if at < 0 else at
-
-
-@kernel
-def entries_in(cells: int) -> int:
-    """Return the number of entries that a table of so many cells may hold: two thirds of the cells."""
-    return 2 * cells // 3
-
-
-@kernel
-def slot_in(cell: int) -> int:
-    """The slot that a cell names, -1 if it is empty."""
-    return (cell & SLOT_BITS) - 1
-
-
-@kernel
-def is_other(cell: int, h: int) -> bool:
-    """Tell whether a cell is another hash's."""
-    return cell != 0 and (cell ^ h) >> 32 != 0
 
 
 @kernel
@@ -230,26 +205,10 @@ def _find(index: IndexArrays, words: Array, nulls: Array, slots: Array, scratch:
 
 
 @kernel
-def close_gap(table: Array, at: int) -> None:
-    """Remove a cell from a table, and move later cells that are not at their home closer to it."""
-    cells, hole = len(table), at
-    while True:
-        at = around(at + 1, cells)
-        if table[at] == 0:
-            break
-        # Its home is at or before the hole: a search for it still meets no empty cell on its way. There are no
-        # tombstones, so that a table is as fast after many deletions as before.
-        if around(at - home(table[at], cells), cells) >= around(at - hole, cells):
-            table[hole] = table[at]
-            hole = at
-    table[hole] = 0
-
-
-@kernel
 def _remove(
     index: IndexArrays, pool: PoolArrays, pooled: Array, slots: Array, scratch: Scratch
 ) -> None:
-    homes, seen, cells = scratch.open, scratch.hashes, len(index.table)
+    homes, entries, cells = scratch.open, scratch.hashes, len(index.table)
     for start in range(0, len(slots), _BLOCK):
         block = slots[start : start + _BLOCK]
         for k in range(len(block)):
@@ -258,7 +217,7 @@ def _remove(
             homes[k] = home(hashed, cells)
         for k in range(len(block)):
             # Nobody looks at these: they bring the cells near, by reads that do not wait for one another.
-            seen[k] = index.table[homes[k]]
+            entries[k] = index.table[homes[k]]
         for k in range(len(block)):
             _remove_key(index, pool, pooled, block[k], homes[k])
 
@@ -282,25 +241,7 @@ def _remove_key(index: IndexArrays, pool: PoolArrays, pooled: Array, s: int, at:
     index.meta[LIVE] -= 1
 
 
-@kernel
-def rehash(old: Array, table: Array) -> None:
-    """Fill an empty table from another."""
-    cells = len(table)
-    for i in range(len(old)):
-        if old[i] != 0:
-            # The upper half of the hash is in the cell: no key is read, or hashed again.
-            at = home(old[i], cells)
-            while table[at] != 0:
-                at = around(at + 1, cells)
-            table[at] = old[i]
-
-
 _NEARLY_ALL = 0.9
-
-
-def cells_for(entries: int) -> int:
-    """Cells for a table of so many entries: it is at most two thirds full."""
-    return 3 * (max(entries, FIRST_SLOTS) + 1) // 2
 
 
 class KeyIndex:

@@ -261,6 +261,7 @@ class TreeView:
         self.arena, self.name = arena, name
         self._queue = np.zeros(self.queue_length, np.int64)
         self._block = 1 + LIMIT * (1 + width)
+        self._words_of_row = self._block + self._block // 4
         arena.array(f"{name}.heap", _FIRST_WORDS, "i8")
         arena.array(f"{name}.root", slots, "i8")
         arena.array(f"{name}.free", LARGEST + 1, "i8")
@@ -318,20 +319,26 @@ class TreeView:
         self._reload()
 
     def affordable(self, rows: int) -> int:
-        """Return the number of next rows to prepare for at once: a quarter of the used words is enough to keep free."""
-        return min(rows, max(_SPARE_WORDS, int(self.arrays.meta[USED]) // 4) // self._block)
+        """Return the number of next rows to prepare for at once: those with room, or a quarter of the used words."""
+        spare = max(_SPARE_WORDS, int(self.arrays.meta[USED]) // 4) // self._block
+        room = (len(self.arrays.heap) - self._needed_words()) // self._words_of_row
+        return min(rows, max(spare, room))
 
     def reserve(self, rows: int) -> None:
         """Room for `rows` more words: each may fill a new leaf, and any inner block may double or split."""
-        meta = self.arrays.meta
-        # What waits there still was left by a kernel that failed.
-        rows += int(self._queue[0])
-        need = int(meta[USED] + 2 * meta[INNER]) + rows * (self._block + self._block // 4)
+        need = self._needed_words() + rows * self._words_of_row
         if need > len(self.arrays.heap):
             # By at least half: room is asked for slot by slot where a large state is merged into a small one.
             grown = len(self.arrays.heap) * 3 // 2
-            self.arena.resize(f"{self.name}.heap", max(need, 2 * int(meta[USED]), grown))
+            used = int(self.arrays.meta[USED])
+            self.arena.resize(f"{self.name}.heap", max(need, 2 * used, grown))
             self._reload()
+
+    def _needed_words(self) -> int:
+        """The words that are taken before any row comes: those in use, for inner blocks, and for rows that wait."""
+        meta = self.arrays.meta
+        # What waits there still was left by a kernel that failed.
+        return int(meta[USED] + 2 * meta[INNER]) + int(self._queue[0]) * self._words_of_row
 
     def shrink(self) -> None:
         """Give the memory back when no word is left."""

@@ -260,7 +260,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         most = int(ends.max(initial=0))
         if most > _FEW or len(touched) == len(order):
             return changes
-        keys = self.state.sorted.key.compared(changes.batch, self.state.pool)
+        keys = self.state.sorted.key.read_keys(changes.batch, self.state.pool)
         keep = np.zeros(len(order), np.bool_)
         keep_best(order, changes.slots, keys, ends, np.empty(most, np.int64), keep)
         return changes if keep.all() else changes.some(np.flatnonzero(keep))
