@@ -19,6 +19,7 @@ from aggloom.errors import DataError, OrphanRetractionError
 from aggloom.runtime.operators.rank.operator import RankOperator
 from aggloom.runtime.operators.rank.spec import RankSpec
 from aggloom.runtime.state.sort_key import SortColumn
+from aggloom.runtime.storage import pool
 from aggloom.runtime.values.changelog import KIND_NAMES
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
@@ -421,14 +422,20 @@ def test_big_sort_keys_and_many_equal_rows() -> None:
     assert Counter(messages(operator.contents())) == Counter([("+I", *same, 1)])
 
 
-def test_rows_that_a_bundle_puts_out_of_range_are_not_stored() -> None:
-    best = (SortColumn(2, True, False),)
+@pytest.mark.parametrize(
+    "best",
+    [(SortColumn(2, True, False),), (SortColumn(2, True, False), SortColumn(1))],
+    ids=["by words", "by bytes"],
+)
+def test_rows_that_a_bundle_puts_out_of_range_are_not_stored(best: Any) -> None:
     spec = spec_of(function="ROW_NUMBER", sort=best, strategy="append", asked=(1, 2))
     operator = RankOperator(spec)
     changes = take(operator, [("+I", "a", n, float(n % 50), "") for n in range(1000)])
     # Of equals the first to come are there.
     assert sorted(row[2:4] for row in changes) == [(49, 49.0), (99, 49.0)]
     assert operator.state.sorted.rows.high == 2
+    # Nor were the sort keys of the others: two keys, the name and the text of the rows are all that the pool ever had.
+    assert operator.state.pool.arrays.meta[pool.HIGH] <= 4
 
 
 def test_what_it_holds_of_a_key() -> None:
