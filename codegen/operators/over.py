@@ -150,7 +150,7 @@ class Over(TimedRowsNode):
     def ordered_keys(self) -> tuple[Key, ...]:
         if self.appends_only:
             return super().ordered_keys
-        # Messages go row by row: a number has its new row before the old one has left it.
+        # Changes are emitted row by row: a number has its new row before the old one has left it.
         return tuple(key for key in self._row_keys if set(self.partition) <= set(key))
 
     @property

@@ -103,7 +103,7 @@ class Rank(KeyedRowsNode):
 
     @cached_property
     def numbers_rows(self) -> bool:
-        """True if its messages go by number: the number of a key has one row at a time."""
+        """True if its changes go by number: the number of a key has one row at a time."""
         return self.number is not None and self.function == "ROW_NUMBER"
 
     @property
@@ -147,7 +147,7 @@ class Rank(KeyedRowsNode):
     def ordered_keys(self) -> tuple[Key, ...]:
         if self.appends_only or self.one_row:
             return super().ordered_keys
-        # Messages go by number or else row by row: of another key the new row may come first.
+        # Changes go by number or else row by row: of another key the new row may come first.
         if self.numbers_rows and self.number is not None:
             return ((*self.partition, self.number),)
         if self._by_place:
@@ -158,7 +158,7 @@ class Rank(KeyedRowsNode):
 
     @property
     def _by_place(self) -> bool:
-        """True if messages go by a number that nobody reads, as Flink's do row by row: a row may be there twice."""
+        """True if changes go by a number that nobody reads, as Flink's do row by row: a row may be there twice."""
         return self.function == "ROW_NUMBER" and self.number is None and self.bounds.start > 1
 
     @property

@@ -50,7 +50,7 @@ class NormaliseOperator(KeyedRowsOperator[DeduplicateState], KeyedStep):
     +I and +U set the row of a key, -U and -D take it away, of which only the key is read. filtered: after the columns
     of the schema comes one, BOOLEAN, without whose truth a row is not there. per_record: each row acts at once; else
     a bundle emits what it has changed in the end. An equal row is emitted again only with a state_ttl_ms, after which a
-    key that was not written is forgotten without a message. Deletions of keys that are not there are counted as
+    key that was not written is forgotten without an emission. Deletions of keys that are not there are counted as
     orphans, unless a filter may have kept them out. partial: after the columns of the schema comes one that names those
     which a row leaves out: they keep what the row of the key had. Of a key without a row that is an orphan, too.
     """

@@ -74,7 +74,7 @@ def replace_rows(
     update_before: bool,
     insert: int = INSERT,
 ) -> Rows:
-    """The messages of rows in the places of others; one that does not add takes the one before away.
+    """Return the changes of rows in the places of others; one that does not add takes the one before away.
 
     insert: the kind of a row that replaces none.
     """

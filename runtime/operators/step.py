@@ -53,7 +53,7 @@ class Step(Operator, Generic[P]):
 class KeyedStep(OneInput, Step[Rows]):
     """An operator of one input that defines which rows are allowed (`check_rows`) and what they change (`apply`).
 
-    state_ttl_ms: a key that was not written for so long is forgotten, without a message; 0: never.
+    state_ttl_ms: a key that was not written for so long is forgotten, without an emission; 0: never.
     """
 
     state_ttl_ms: int

@@ -1,6 +1,6 @@
-"""The words of a changelog: row kinds, their spellings, and the table that changes fold to.
+"""Row kinds, their spellings, and the table that a changelog folds to.
 
-A row kind is an `int8` inside and a word at the border. A changelog is the stream of insertions,
+A row kind is an `int8` inside, and a word where it enters and leaves. A changelog is the stream of insertions,
 retractions and corrections whose folding gives a table; everything here is about that one idea.
 """
 
@@ -45,7 +45,7 @@ Row = tuple[Any, ...]
 
 
 class ChangelogLawError(AggloomError):
-    """A changelog broke a law: it retracts what is not there, or says too much about one key."""
+    """A changelog broke a law: it retracts a row that is not there, or a key has two rows."""
 
 
 def spellings(kind: int) -> list[str]:
@@ -80,11 +80,11 @@ def _transitions(
     after_it: npt.NDArray[np.bool_],
     kinds: Kinds,
 ) -> int:
-    """Write the messages and return how many there are; each is written, and counted if it is one."""
+    """Write the changes, and return how many there are."""
     n = 0
     for k in range(len(was)):
         both = was[k] and now[k]
-        # Both messages of every item are written, and the place moves on only behind those that count: no branch to
+        # Both changes of every item are written, and the place moves on only behind those that count: no branch to
         # mispredict.
         items[n] = k
         after_it[n] = False
@@ -104,9 +104,10 @@ def transitions(
     changed: FlagArray,
     update_before: bool,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_], Kinds]:
-    """The messages of items that were and are there: (item, whether it shows what is now, kind), in order of items.
+    """Return the changes of items: (item, whether the row is the one after it, kind), in order of items.
 
-    changed: whose update is emitted at all. update_before: whether updates come with the -U.
+    was, now: which items had a row before, and have one now. changed: those whose update is emitted at all.
+    update_before: whether updates come with the -U.
     """
     room = 2 * len(was)
     items, after_it, kinds = (

@@ -73,7 +73,7 @@ class AsOfOperator(KeyedRows[AsOfState]):
         return [{side.name: int(side.rows.sizes(slots)[0][0]) for side in self.state.sides}]
 
     def _inserts(self, rows: Weighted) -> Rows:
-        return self._output.messages(rows, np.full(len(rows.weight), INSERT, np.int8))
+        return self._output.build_changes(rows, np.full(len(rows.weight), INSERT, np.int8))
 
     def _is_matchable(self, which: int, batch: pa.RecordBatch) -> Array:
         """Tell whether each row of a side can leave: by their keys some match nothing."""

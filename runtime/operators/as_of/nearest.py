@@ -57,7 +57,7 @@ class NearestOperator(AsOfOperator, JoinStep):
                 [self._one_by_one(0, left), self._one_by_one(1, right)], self.schema
             )
         else:
-            changes = self._output.messages(*self._bundle(left, right))
+            changes = self._output.build_changes(*self._bundle(left, right))
             self._free()
         self.state.leave(touched)
         self.state.tidy()
@@ -88,14 +88,14 @@ class NearestOperator(AsOfOperator, JoinStep):
             # Equal rows are emitted together.
             lefts = np.repeat(joined_rows.left, np.abs(joined_rows.weight))
             sources = by_slot[self.state.left.slots_of(lefts)]
-            changes = self._output.messages(joined_rows, kinds)
+            changes = self._output.build_changes(joined_rows, kinds)
             self._free()
             return changes, sources
 
         return run_in_rounds(changes_of_side.slots, bundle)
 
     def _bundle(self, left: SlotChanges, right: SlotChanges) -> tuple[Weighted, Kinds]:
-        """Return the messages that changes of both sides bring; the rows that are gone are readable until `_free`."""
+        """Return the changes that a bundle of both sides causes; rows that are gone are readable until `_free`."""
         lefts = self._apply_changes(self.state.left, left)
         rights = self._apply_changes(self.state.right, right)
         self.state.fit_rows()

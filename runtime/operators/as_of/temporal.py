@@ -188,7 +188,7 @@ class TemporalOperator(AsOfOperator, ClockedStep[_TimedInputs]):
             ids, versions = ids[versions >= 0], versions[versions >= 0]
         one = np.ones(len(ids), np.int64)
         rows = Weighted(ids.astype(np.int32), versions.astype(np.int32), one)
-        return self._output.messages(rows, np.full(len(ids), INSERT, np.int8))
+        return self._output.build_changes(rows, np.full(len(ids), INSERT, np.int8))
 
     def _forget_versions(self, slots: SlotArray, clock: int) -> None:
         """Forget the versions before the last one that holds at the watermark, and note when the next one is over."""

@@ -32,7 +32,7 @@ class DeduplicateOperator(KeyedRowsOperator[DeduplicateState], KeyedStep):
     end, unless `compact` is False: then every row that replaced another, as versioned joins need them. sends_insert:
     whether a key's first row is distinguished from later ones where there is no -U either; if not, +U is all there is,
     and the last row by arrival needs no state. state_ttl_ms: a key not written for so long is forgotten without a
-    message; then equal rows are emitted again, as they are in Flink.
+    change; then equal rows are emitted again, as they are in Flink.
     """
 
     handler_class = None
@@ -118,7 +118,7 @@ class DeduplicateOperator(KeyedRowsOperator[DeduplicateState], KeyedStep):
         acting: NumberArray,
         fresh: FlagArray,
     ) -> Rows:
-        """The messages of rows that replace others, and the rows put in their places."""
+        """Put rows in the places of others, and return the changes."""
         state, n = self.state, batch.num_rows
         rows = state.rows.encode(batch)
         gone = fresh & choice.stored

@@ -39,8 +39,8 @@ class JoinOperator(Joining):
         ledgers = [self._ledger(which) for which in range(2)]
         each = OneByOne(self.spec, self.state, self._matcher, ledgers, now)
         each.take(changes_by_side)
-        rows, kinds = each.messages()
-        changes = self._output.messages(rows, kinds)
+        rows, kinds = each.collect_changes()
+        changes = self._output.build_changes(rows, kinds)
         each.free()
         return changes
 
@@ -68,7 +68,7 @@ class JoinOperator(Joining):
         # Matching has counted degrees anew; those that were counted over time are put back.
         for side, degree in zip(self.state.sides, degrees, strict=True):
             side.bag.arrays.degree[:] = degree
-        return self._output.messages(rows, np.full(len(rows.weight), INSERT, np.int8))
+        return self._output.build_changes(rows, np.full(len(rows.weight), INSERT, np.int8))
 
     def _all(self, slots: SlotArray) -> BundleItems:
         """All rows of slots, as if they had just come."""

@@ -1,4 +1,4 @@
-"""The messages of a Join: joined rows that go and come, as the net difference of what its reader sees."""
+"""The changes of a Join: joined rows that go and come, as the net difference of what its reader sees."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class JoinOutput:
 
     def net(self, rows: JoinedRows) -> Rows:
         """Return the changes that bring a reader up to date: deletions, then updates, then insertions."""
-        return self.messages(*self.find_changes(rows))
+        return self.build_changes(*self.find_changes(rows))
 
     def find_changes(self, rows: J) -> tuple[J, Kinds]:
         """Return the changes of net as stored rows and kinds, without their columns."""
@@ -99,7 +99,7 @@ class JoinOutput:
             order = order[kinds[order] != UPDATE_BEFORE]
         return rows.some(order), kinds[order]
 
-    def messages(self, rows: JoinedRows, kinds: Kinds) -> Rows:
+    def build_changes(self, rows: JoinedRows, kinds: Kinds) -> Rows:
         """Return the emitted changes of joined rows, each as often as its weight says."""
         if not len(rows.weight):
             return no_rows(self.settings.result)

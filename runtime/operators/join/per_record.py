@@ -36,15 +36,15 @@ class EncodedChanges(NamedTuple):
         )
 
 
-class _Messages(NamedTuple):
+class _Emitted(NamedTuple):
     """Emitted changes: the change of the input, the phase within it, the rows of both sides, the kind, how often."""
 
-    change: Array  # int64[messages]
-    phase: Array  # int8[messages]
-    left: Array  # int64[messages]
-    right: Array  # int64[messages]
-    kind: Array  # int8[messages]
-    times: Array  # int64[messages]
+    change: Array  # int64[emitted]
+    phase: Array  # int8[emitted]
+    left: Array  # int64[emitted]
+    right: Array  # int64[emitted]
+    kind: Array  # int8[emitted]
+    times: Array  # int64[emitted]
 
 
 class _Step(NamedTuple):
@@ -71,7 +71,7 @@ class _Matches(NamedTuple):
 
 
 class OneByOne:
-    """Applies changes one after the other, those of the left first, and collects what they emit until `messages`."""
+    """Applies changes one after the other, those of the left first, and keeps what they emit for `collect_changes`."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class OneByOne:
     ) -> None:
         self.settings, self.state, self._matcher, self._now = settings, state, matcher, now
         self._ledgers = ledgers
-        self._messages: list[_Messages] = []
+        self._emitted: list[_Emitted] = []
         self._gone: tuple[list[Array], list[Array]] = ([], [])
 
     def take(self, changes_by_side: Sequence[EncodedChanges]) -> None:
@@ -102,16 +102,16 @@ class OneByOne:
                 if len(rows):
                     self._step(which, changes_by_side[which].some(rows), rows + which * lefts)
 
-    def messages(self) -> tuple[Weighted, Kinds]:
+    def collect_changes(self) -> tuple[Weighted, Kinds]:
         """Return the emitted changes in their order; the rows can be read until `free`."""
-        if not self._messages:
+        if not self._emitted:
             return Weighted.of([]), np.zeros(0, np.int8)
-        emitted = _Messages(*(np.concatenate(each) for each in zip(*self._messages, strict=True)))
+        emitted = _Emitted(*(np.concatenate(each) for each in zip(*self._emitted, strict=True)))
         if not self.settings.update_before:
             # Whether the new half of the update follows is not known yet.
             emitted.kind[emitted.kind == UPDATE_BEFORE] = DELETE
         order = np.lexsort((emitted.phase, emitted.change))
-        emitted = _Messages(*(each[order] for each in emitted))
+        emitted = _Emitted(*(each[order] for each in emitted))
         return Weighted(emitted.left, emitted.right, emitted.times), emitted.kind.astype(np.int8)
 
     def free(self) -> None:
@@ -308,7 +308,7 @@ class OneByOne:
             left, right = (mine, others) if which == 0 else (others, mine)
             phases = np.full(len(changes), phase, np.int8)
             kinds = np.broadcast_to(np.asarray(kinds, np.int8), len(changes))
-            self._messages.append(_Messages(changes, phases, left, right, kinds, times))
+            self._emitted.append(_Emitted(changes, phases, left, right, kinds, times))
 
 
 def ranks(slots: SlotArray, first: SelectionArray) -> Array:

@@ -110,7 +110,7 @@ class TimedJoinOperator(ClockedStep[Sequence[InputBatch]], JoinOperator):
         return on_time
 
     def _emit_insertions(self, rows: Weighted) -> Rows:
-        return self._output.messages(rows, np.full(len(rows.weight), INSERT, np.int8))
+        return self._output.build_changes(rows, np.full(len(rows.weight), INSERT, np.int8))
 
 
 def times_of(column: pa.Array, zone: str, missing: int, later: int = 0) -> Array:

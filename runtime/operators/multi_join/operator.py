@@ -65,7 +65,7 @@ class MultiJoinOperator(Joining):
             # By key, what goes before what comes.
             rows = rows.some(np.lexsort((rows.weight > 0, rows.places)))
             each = round_places[rows.places]
-            batch, kind = self._output.messages(rows, self._kinds(rows, kinds[each]))
+            batch, kind = self._output.build_changes(rows, self._kinds(rows, kinds[each]))
             batches.append(batch)
             all_kinds.append(kind)
             numbers.append(np.repeat(each, np.abs(rows.weight)))
@@ -108,4 +108,4 @@ class MultiJoinOperator(Joining):
 
     def _read_joined(self, slots: SlotArray) -> Rows:
         rows = self._deltas.all_of(slots)
-        return self._output.messages(rows, np.full(len(rows.weight), INSERT, np.int8))
+        return self._output.build_changes(rows, np.full(len(rows.weight), INSERT, np.int8))

@@ -1,1 +1,1 @@
-"""The runtime of Over: its state, which rows are touched, the values of functions, the messages, and the operators."""
+"""The runtime of Over: its state, which rows are touched, the values of functions, the changes, and the operators."""

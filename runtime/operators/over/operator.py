@@ -23,7 +23,7 @@ from aggloom.runtime.operators.over.output import (
     ValuedChanges,
     ValuedRows,
     inserts,
-    messages,
+    order_changes,
     pair_values,
 )
 from aggloom.runtime.operators.over.settings import OverSettings
@@ -202,7 +202,7 @@ class OverOperator(SortedByKey[OrderedRowsState], KeyedStep):
             left, stays = self._merge_replaced(lost, before, after, new_kinds, keys.slots)
             lost, before, after = lost.take(left), before.take(stays), after.take(stays)
             new_kinds, where = new_kinds[stays], (where[0][left], where[1][stays])
-        return messages(
+        return order_changes(
             lost,
             before,
             after,
@@ -270,7 +270,7 @@ class OverOperator(SortedByKey[OrderedRowsState], KeyedStep):
         self.state.free(gone)
 
     def _rows(self, changed: ValuedChanges) -> pa.RecordBatch:
-        """The rows of messages."""
+        """Return the rows of changes."""
         rows = self.state.sorted.rows.gather(changed.ids)
         values = self.state.results.gather(changed.value_numbers)
         return pa.RecordBatch.from_arrays([*rows.columns, *values.columns], schema=self.schema)

@@ -36,7 +36,7 @@ class ValuedChanges(NamedTuple):
     kinds: Kinds
 
 
-def messages(
+def order_changes(
     gone: ValuedRows,
     before: ValuedRows,
     after: ValuedRows,

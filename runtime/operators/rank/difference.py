@@ -1,4 +1,4 @@
-"""The difference between the rows that were seen and those that are: the messages that say so, in order."""
+"""The difference between the rows that were seen and those that are: the changes from one to the other, in order."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Difference:
         self.update_before = update_before
         self._mark = np.zeros(0, np.int32)
 
-    def messages(
+    def find_changes(
         self,
         store: RowStore,
         before: VisibleRows,
@@ -65,7 +65,7 @@ class Difference:
         slots: SlotArray,
         replaced: RowIdArray | None,
     ) -> NumberedChanges:
-        """The messages that lead from `before` to `after`, key by key.
+        """Return the changes that lead from `before` to `after`, key by key.
 
         slots: by place. replaced: rows of which the old half of an update is emitted before everything else of the key.
         """
@@ -111,7 +111,7 @@ class Difference:
     def _pair_in_place(
         self, store: RowStore, places: NumberArray, ids: RowIdArray, numbers: NumberArray, gone: int
     ) -> NumberedChanges:
-        """The messages where a place, or a number of it, has one row."""
+        """Return the changes where a place, or a number of it, has one row."""
         chosen, kinds = np.empty(len(ids), np.int64), np.empty(len(ids), np.int8)
         count = pair_numbers(
             store.arrays,
@@ -157,7 +157,7 @@ class Difference:
         partner: Array,
         replaced: Array | None,
     ) -> Array:
-        """The order of messages: by number, or what goes, what changes and what comes; halves of an update together."""
+        """Return the order of changes: by number, or deletions, updates (their halves together) and insertions."""
         if self.by != "number":
             return order_halves(comes, partner, places)
         phase = numbers.copy()

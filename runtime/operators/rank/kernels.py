@@ -129,7 +129,7 @@ def pair_numbers(
     chosen: Array,
     kinds: Array,
 ) -> int:
-    """The messages of rows that are known by place and number, in this order; how many there are.
+    """Write the changes of rows that are known by place and number, in this order; return how many there are.
 
     The first `before` rows go, the others come, both in order. marked: whether numbers count; else a place has one row.
     A row that arrives for its equal is no change. kinds: 0 comes, 1 and 2 the halves of an update, 3.

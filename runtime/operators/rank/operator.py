@@ -42,7 +42,7 @@ _FEW = 128
 class RankOperator(SortedByKey[RankState], KeyedStep):
     """One bucket's operator; its first columns are the key. See RankSettings for its settings.
 
-    Per record the messages are those of Flink's functions; else a bundle brings the net difference, and nothing for
+    Per record the changes are those of Flink's functions; else a bundle brings the net difference, and nothing for
     what did not change. Rows with the same sort key are numbered as they arrived.
     """
 
@@ -175,7 +175,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         rows: NumberArray,
         now: int,
     ) -> tuple[Rows, Array]:
-        """Rows together: how what is seen changes, and by message the first row of its key."""
+        """Apply rows together, and return the changes with the first row of the key of each."""
         changes_in_range = SlotChanges(batch, slots, retracts, rows)
         if self.spec.strategy != "retract":
             changes_in_range = self._drop_unseen(changes_in_range)
@@ -185,12 +185,12 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
         after = self._find_visible(touched)
         # Per record, a row that moves up is taken from its old number before it is at the new one.
         replaced_first = replaced if self.spec.per_record and len(replaced) else None
-        changed = self._difference.messages(
+        changed = self._difference.find_changes(
             self.state.sorted.rows, before, after, touched, replaced_first
         )
         changed = changed.some(order_by_arrival(changed.places, firsts, len(order)))
         changes = self._rows(changed), changed.kinds
-        # Not before the messages have been gathered from these rows.
+        # Not before the changes have been gathered from these rows.
         self.state.sorted.free(gone)
         self.state.table.stamps("written")[touched] = now
         return changes, changes_in_range.numbers[firsts[changed.places]]
@@ -294,7 +294,7 @@ class RankOperator(SortedByKey[RankState], KeyedStep):
             super()._leave(touched)
 
     def _rows(self, changed: NumberedChanges) -> pa.RecordBatch:
-        """The rows of messages."""
+        """Return the rows of changes."""
         rows = self.state.sorted.rows.gather(changed.ids)
         columns = list(rows.columns)
         if self.spec.number is not None:

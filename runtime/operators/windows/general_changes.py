@@ -27,7 +27,7 @@ from aggloom.type_layout import is_pooled
 _ROOMY = 1024
 
 
-class FiringMessage(NamedTuple):
+class FiringChange(NamedTuple):
     """A row to emit: its kind, its number, its key's slot, and the row that it must differ from, or -1."""
 
     kind: int
@@ -78,13 +78,13 @@ class FiringChanges:
         self._rows = _concat_batches(self._rows, self._result_rows(results))
         alive = records > 0
         if self.updates:
-            messages = self._distinct(self._corrections(base, alive))
+            changes = self._distinct(self._corrections(base, alive))
         else:
-            messages = [
-                FiringMessage(INSERT, number, self._firings[number][0].key.slot)
+            changes = [
+                FiringChange(INSERT, number, self._firings[number][0].key.slot)
                 for number in np.flatnonzero(alive).tolist()
             ]
-        whole = self._batch(messages)
+        whole = self._batch(changes)
         for live in self._renewed:
             live.emitted = tuple(row for row in live.emitted if row < base or alive[row - base])
         self._firings, self._renewed, self._gone = [], [], []
@@ -94,7 +94,7 @@ class FiringChanges:
     def contents(self, windows: Iterable[LiveWindow]) -> tuple[pa.RecordBatch, Kinds]:
         """The emitted results that may still change, as insertions."""
         return self._batch(
-            [FiringMessage(INSERT, row, live.key.slot) for live in windows for row in live.emitted]
+            [FiringChange(INSERT, row, live.key.slot) for live in windows for row in live.emitted]
         )
 
     def tidy(self, windows: Iterable[LiveWindow], *, wholly: bool = False) -> None:
@@ -131,15 +131,15 @@ class FiringChanges:
         ]
         return pa.RecordBatch.from_arrays([*bounds, *results], schema=self._schema)
 
-    def _corrections(self, base: int, alive: Array) -> list[FiringMessage]:
-        """The messages that replace what was emitted before each firing by its result."""
+    def _corrections(self, base: int, alive: Array) -> list[FiringChange]:
+        """The changes that replace what was emitted before each firing by its result."""
         starts, ends = (self._rows.column(at).to_numpy() for at in (0, 1))
-        messages: list[FiringMessage] = []
+        changes: list[FiringChange] = []
         gone = [each for each in self._gone if each[1] < base or alive[each[1] - base]]
         for number, (live, before) in enumerate(self._firings):
             # Retractions by a merge before this firing are emitted before it.
             while gone and gone[0][0] <= number:
-                messages.append(FiringMessage(DELETE, *gone.pop(0)[1:]))
+                changes.append(FiringChange(DELETE, *gone.pop(0)[1:]))
             now, slot, was = base + number, live.key.slot, -1
             for row in before:
                 # A firing without rows has emitted nothing.
@@ -148,31 +148,31 @@ class FiringChanges:
                 if alive[number] and (starts[row], ends[row]) == live.local:
                     was = row
                 else:
-                    messages.append(FiringMessage(DELETE, row, slot))
+                    changes.append(FiringChange(DELETE, row, slot))
             if was >= 0:
                 if self._update_before:
-                    messages.append(FiringMessage(UPDATE_BEFORE, was, slot, now))
-                messages.append(FiringMessage(UPDATE_AFTER, now, slot, was))
+                    changes.append(FiringChange(UPDATE_BEFORE, was, slot, now))
+                changes.append(FiringChange(UPDATE_AFTER, now, slot, was))
             elif alive[number]:
-                messages.append(FiringMessage(INSERT, now, slot))
-        return messages + [FiringMessage(DELETE, row, slot) for _, row, slot in gone]
+                changes.append(FiringChange(INSERT, now, slot))
+        return changes + [FiringChange(DELETE, row, slot) for _, row, slot in gone]
 
-    def _distinct(self, messages: list[FiringMessage]) -> list[FiringMessage]:
-        """The messages without those that change nothing."""
-        pairs = [number for number, message in enumerate(messages) if message.unless >= 0]
+    def _distinct(self, changes: list[FiringChange]) -> list[FiringChange]:
+        """The changes without those that change nothing."""
+        pairs = [number for number, change in enumerate(changes) if change.unless >= 0]
         if not pairs:
-            return messages
-        before = self._rows.take(pa.array([messages[number].row for number in pairs]))
-        after = self._rows.take(pa.array([messages[number].unless for number in pairs]))
+            return changes
+        before = self._rows.take(pa.array([changes[number].row for number in pairs]))
+        after = self._rows.take(pa.array([changes[number].unless for number in pairs]))
         same = np.ones(len(pairs), np.bool_)
         for a, b in zip(before.columns[2:], after.columns[2:], strict=True):
             same &= _same(a, b)
         idle = {number for number, equal in zip(pairs, same.tolist(), strict=True) if equal}
-        return [message for number, message in enumerate(messages) if number not in idle]
+        return [change for number, change in enumerate(changes) if number not in idle]
 
-    def _batch(self, messages: list[FiringMessage]) -> tuple[pa.RecordBatch, Kinds]:
+    def _batch(self, changes: list[FiringChange]) -> tuple[pa.RecordBatch, Kinds]:
         kinds, rows, slots, _ = (
-            np.array([message[at] for message in messages], np.int64) for at in range(4)
+            np.array([change[at] for change in changes], np.int64) for at in range(4)
         )
         results = self._rows.take(pa.array(rows))
         starts, ends, *values = results.columns
