@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "a364e03faa548076"
-DIGEST = "ce17cb7d8ccb4abf"
+SUPPORT = "06741d0552185130"
+DIGEST = "c808b512c748bb8d"
 
 
 class Inputs(NamedTuple):

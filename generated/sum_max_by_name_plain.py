@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "5572f30b6487518d"
-DIGEST = "09a2fbeb0e71b23a"
+SUPPORT = "94e4f938120b24cf"
+DIGEST = "b50eeb74a0083f76"
 
 
 class Inputs(NamedTuple):

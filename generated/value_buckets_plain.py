@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"buckets","args":["v"],"function":"BUCKETS"}],"dialect":"spark","functions":[{"arguments":[["v","INT"]],"columns":[["low","INT"],["rows","BIGINT"]],"name":"BUCKETS","nulls":"ignore","source":"class Buckets:\\n    \\"\\"\\"A histogram: the values in buckets of ten.\\"\\"\\"\\n\\n    def create():\\n        return {}\\n\\n    def accumulate(state, v):\\n        low = v // 10 * 10\\n        state[low] = state.get(low, 0) + 1\\n\\n    def retract(state, v):\\n        low = v // 10 * 10\\n        state[low] -= 1\\n        if not state[low]:\\n            del state[low]\\n\\n    def merge(state, other):\\n        for low, count in other.items():\\n            state[low] = state.get(low, 0) + count\\n\\n    def rows(state):\\n        return sorted(state.items())\\n"}],"group_by":["k"],"input_changes":"retract","schema":[["k","STRING"],["v","INT"]]}'
 BACKEND = "python"
-SUPPORT = "5572f30b6487518d"
-DIGEST = "83f859e1330fecc8"
+SUPPORT = "94e4f938120b24cf"
+DIGEST = "6c3e8da6cf3461cb"
 
 
 class Inputs(NamedTuple):
