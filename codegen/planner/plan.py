@@ -46,6 +46,7 @@ from aggloom.codegen.planner.rules.reuse import reuse
 from aggloom.codegen.planner.rules.session_rows import session_rows
 from aggloom.codegen.planner.rules.split_distinct import split_distinct
 from aggloom.codegen.planner.rules.spread_joins import spread_joins
+from aggloom.codegen.planner.rules.stored_columns import check_stored_columns
 from aggloom.codegen.planner.rules.two_phase import two_phase
 from aggloom.codegen.planner.rules.window_checks import check_windows
 from aggloom.codegen.planner.rules.window_ranks import window_ranks
@@ -257,6 +258,7 @@ def _plan_query(
     # The target's columns are cast before the rules run, so that pruning knows what is written.
     plan = apply_rules(logical, RULES, chosen, dialect, notes)
     check_windows(plan.root, plan.notes)
+    check_stored_columns(plan.root)
     return replace(plan, order=order.resolve(plan.schema))
 
 

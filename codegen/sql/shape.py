@@ -25,6 +25,7 @@ from aggloom.codegen.sql.row_values import compare_fields
 from aggloom.codegen.sql.table_calls import join_table_functions, read_table_function
 from aggloom.codegen.sql.unsupported_parts import check_hints, check_unread
 from aggloom.codegen.sql.unsupported_words import check_words
+from aggloom.codegen.sql.value_queries import ask_values
 from aggloom.codegen.sql.window_parser import WindowCall
 from aggloom.codegen.sql.written_out import write_out
 from aggloom.errors import SqlError, UnsupportedSqlError
@@ -116,13 +117,13 @@ def statements(
     for tree in trees:
         _name_clocks(tree)
         check_unread(tree)
+        ask_values(tree)
         write_out(tree)
         compare_fields(tree, dialect)
         write_pattern_lists(tree)
         write_quantified_lists(tree)
         join_table_functions(tree)
         _check_functions(tree)
-        _make_queries_of_values(tree)
         _take_limit_all_out(tree)
     return trees
 
@@ -189,15 +190,6 @@ def _check_functions(tree: exp.Expression) -> None:
     if fault is not None:
         node, error = fault
         raise place_error(type(error)(str(error)), node)
-
-
-def _make_queries_of_values(tree: exp.Expression) -> None:
-    """Let `x IN (VALUES ..)` ask a query, as `x IN (SELECT * FROM (VALUES ..))` does."""
-    for node in list(tree.find_all(exp.In)):
-        listed = node.expressions
-        if len(listed) == 1 and isinstance(listed[0], exp.Values):
-            node.set("expressions", [])
-            node.set("query", exp.Subquery(this=exp.select(exp.Star()).from_(listed[0])))
 
 
 def _take_limit_all_out(tree: exp.Expression) -> None:

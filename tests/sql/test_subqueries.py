@@ -31,6 +31,8 @@ CHOSEN = [
     "SELECT k FROM t WHERE v > 0 AND v NOT IN (SELECT w FROM u WHERE u.k = t.k AND u.s <> t.s)",
     "SELECT k FROM t WHERE v NOT IN (SELECT MAX(w) FROM u WHERE u.k = t.k)",
     "SELECT k, v FROM t WHERE k IN (VALUES (1), (NULL)) AND v NOT IN (VALUES (0), (2))",
+    "SELECT k, (VALUES (1)) AS one, v > (VALUES (1)) AS more FROM t WHERE EXISTS (VALUES (1)) OR v = (VALUES (k))",
+    "SELECT k FROM t WHERE NOT EXISTS (VALUES (1), (2)) OR v < (SELECT w FROM u WHERE EXISTS (VALUES (u.k)) LIMIT 0)",
     "SELECT k, v FROM t WHERE v = ANY (SELECT w FROM u UNION SELECT n FROM d)"
     " AND v >= ANY (SELECT w FROM u EXCEPT SELECT n FROM d)",
     "SELECT k, v FROM t WHERE v <> ALL (SELECT w FROM u INTERSECT SELECT n FROM d)",
@@ -55,6 +57,15 @@ CHOSEN = [
 def test_chosen_queries_give_duckdbs_table(sql: str) -> None:
     for seed in (1, 2):
         agree(sql, batches_of(seed), buckets=seed, partitions=seed)
+
+
+def test_several_constant_rows_are_no_value() -> None:
+    with pytest.raises(
+        UnsupportedSqlError, match="a sub-query that may have several rows, as a value"
+    ):
+        plan_of("SELECT k, (VALUES 1, 2) AS one FROM t")
+    with pytest.raises(SqlError, match="this sub-query selects 2, and 1 column is needed"):
+        plan_of("SELECT k, (VALUES (1, 2)) AS one FROM t")
 
 
 @pytest.mark.parametrize("seed", range(20))
