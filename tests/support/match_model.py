@@ -104,14 +104,15 @@ class Query:
     def measures(self) -> dict[str, str]:
         return {name: sql for name, sql in MEASURES.items() if name not in self.left_out}
 
-    def sql(self) -> str:
+    def sql(self, source: str = "t") -> str:
         within = f" WITHIN INTERVAL '{self.within}' SECOND" if self.within is not None else ""
         defines = ", ".join(f"{name} AS {sql}" for name, (sql, _) in self.defines.items())
         rows = "ALL ROWS PER MATCH" if self.all_rows else "ONE ROW PER MATCH"
         measures = ", ".join(f"{sql} AS {name}" for name, sql in self.measures.items())
         columns = ", ".join(["g", *(["id"] if self.all_rows else []), *self.measures])
         return (
-            f"SELECT {columns} FROM t MATCH_RECOGNIZE (PARTITION BY g ORDER BY ts, id MEASURES {measures} {rows} "
+            f"SELECT {columns} FROM {source} MATCH_RECOGNIZE ("
+            f"PARTITION BY g ORDER BY ts, id MEASURES {measures} {rows} "
             f"AFTER MATCH SKIP {' '.join(self.skip).strip()} PATTERN ({text_of(self.pattern)}){within} "
             f"DEFINE {defines})"
         )
@@ -427,7 +428,7 @@ def expected(query: Query, rows: list[Row], known: dt.datetime | None) -> list[t
     """The rows of the result once no row up to a time is to come any more (None: no row at all)."""
     there = [row for row in rows if known is None or row["ts"] <= known]
     found = []
-    for key in sorted({row["g"] for row in there}):
+    for key in dict.fromkeys(row["g"] for row in there):
         own = sorted(
             (row for row in there if row["g"] == key), key=lambda row: (row["ts"], row["id"])
         )

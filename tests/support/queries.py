@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import count
 from typing import Any, Literal
@@ -76,13 +77,29 @@ def _pick(text: str, which: Literal["spark", "flink", "duck", "duck as flink"]) 
 
 
 @dataclass(frozen=True)
+class Model:
+    """A step that DuckDB lacks: the query of the rows that it reads, and what it makes of them in plain Python.
+
+    rows: of the rows read, and of the time up to which none is to come any more (None: none is to come at all).
+    """
+
+    reads: str
+    rows: Callable[[list[Row], dt.datetime | None], Iterable[Row]]
+    schema: pa.Schema
+
+
+@dataclass(frozen=True)
 class Query:
-    """A script whose last statement is the query; `steps` are the named queries before it."""
+    """A script whose last statement is the query; `steps` are the named queries before it.
+
+    models: by name those of the steps that DuckDB finds as tables.
+    """
 
     steps: tuple[tuple[str, str], ...]
     last: str
     form: Literal["with", "views"] = "with"
     dialect: str = "spark"
+    models: Mapping[str, Model] = field(default_factory=dict)
 
     @property
     def sql(self) -> str:
@@ -96,7 +113,17 @@ class Query:
     @property
     def duck(self) -> str:
         """The same for DuckDB."""
-        text = _pick(self._with(), "duck as flink" if self.dialect == "flink" else "duck")
+        return self.by_duckdb(self.last)
+
+    def by_duckdb(self, last: str, before: str | None = None) -> str:
+        """A query for DuckDB over the steps, or over those before one of them."""
+        steps: list[tuple[str, str]] = []
+        for name, sql in self.steps:
+            if name == before:
+                break
+            steps += [(name, sql)] if name not in self.models else []
+        text = replace(self, steps=tuple(steps), last=last)._with()
+        text = _pick(text, "duck as flink" if self.dialect == "flink" else "duck")
         text = text.replace(AND_SETS, "AND COUNT(*) > 0")
         text = text.replace(SETS, "HAVING COUNT(*) > 0")
         text = text.replace("LEFT SEMI", "SEMI").replace("LEFT ANTI", "ANTI")
@@ -352,15 +379,28 @@ def batches_of(draw: Draw, kind: str, most: int = 16) -> list[Batch]:
 # Answers.
 
 _CONNECTION = duckdb.connect()
-_CONNECTION.execute("SET threads = 1")
+_CONNECTION.execute("SET threads = 1; SET TimeZone = 'UTC'")
 
 
-def answer(query: Query, rows: Mapping[str, Sequence[Row]]) -> Counter[Row]:
-    """DuckDB's result over tables of rows, as a multiset."""
-    for name, schema in TABLES.items():
-        data = [dict(zip(schema.names, row, strict=True)) for row in rows.get(name, ())]
-        _CONNECTION.register(name, pa.Table.from_pylist(data, schema=schema))
+def answer(
+    query: Query,
+    rows: Mapping[str, Sequence[Row]],
+    tables: Mapping[str, pa.Schema] = TABLES,
+    known: dt.datetime | None = None,
+) -> Counter[Row]:
+    """DuckDB's result over tables of rows, as a multiset; known: the time that models are told."""
+    for name, schema in tables.items():
+        _register(name, schema, rows.get(name, ()))
+    for name, _ in query.steps:
+        if (model := query.models.get(name)) is not None:
+            read = _CONNECTION.sql(query.by_duckdb(model.reads, before=name)).fetchall()
+            _register(name, model.schema, model.rows(read, known))
     return multiset(_CONNECTION.sql(query.duck).fetchall())
+
+
+def _register(name: str, schema: pa.Schema, rows: Iterable[Row]) -> None:
+    data = [dict(zip(schema.names, row, strict=True)) for row in rows]
+    _CONNECTION.register(name, pa.Table.from_pylist(data, schema=schema))
 
 
 def multiset(rows: Iterable[Sequence[Any]]) -> Counter[Row]:

@@ -14,11 +14,11 @@ import aggloom as al
 Row = tuple[Any, ...]
 
 
-def register_all() -> None:
-    """Register the functions of MODELS."""
+def register_all(integer: str = "INT") -> None:
+    """Register the functions of MODELS, over integers of a type."""
 
     @al.table_aggregate(
-        "TOP2", arguments={"v": "INT"}, columns={"value": "INT", "place": "INT"}, replace=True
+        "TOP2", arguments={"v": integer}, columns={"value": integer, "place": "INT"}, replace=True
     )
     class Top2:
         """The two largest values of rows that only come."""
@@ -48,8 +48,8 @@ def register_all() -> None:
 
     @al.table_aggregate(
         "TOP2_OF_ALL",
-        arguments={"v": "INT"},
-        columns={"value": "INT", "place": "INT"},
+        arguments={"v": integer},
+        columns={"value": integer, "place": "INT"},
         replace=True,
     )
     class Top2OfAll:
@@ -81,7 +81,7 @@ def register_all() -> None:
 
     @al.table_aggregate(
         "BUCKETS",
-        arguments={"v": "INT"},
+        arguments={"v": integer},
         columns={"low": "BIGINT", "rows": "BIGINT", "share": "DOUBLE", "most": "BOOLEAN"},
         replace=True,
     )
@@ -112,8 +112,8 @@ def register_all() -> None:
 
     @al.table_aggregate(
         "EXTREMES",
-        arguments={"v": "INT"},
-        columns={"value": "INT", "is_most": "BOOLEAN"},
+        arguments={"v": integer},
+        columns={"value": integer, "is_most": "BOOLEAN"},
         replace=True,
     )
     class Extremes:
@@ -148,7 +148,10 @@ def register_all() -> None:
             return (state[0], state[1], state[0], state[1], state[4], state[4])
 
     @al.table_aggregate(
-        "VALUES_SEEN", arguments={"v": "INT"}, columns={"value": "INT", "n": "BIGINT"}, replace=True
+        "VALUES_SEEN",
+        arguments={"v": integer},
+        columns={"value": integer, "n": "BIGINT"},
+        replace=True,
     )
     class ValuesSeen:
         """The values with their counts; it notes which have changed."""
