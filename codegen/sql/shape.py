@@ -271,7 +271,8 @@ def check_source(table: exp.Expression) -> None:
     for key, value in table.args.items():
         if value and key not in ("this", "alias", "db", "catalog"):
             fix = "read FROM a plain table name"
-            raise refusal(_first_span(value), f"{key.upper()} after the table is", fix)
+            word = "TABLESAMPLE" if key == "sample" else key.upper()
+            raise refusal(_first_span(value), f"{word} after the table is", fix)
 
 
 def check_expression(root: exp.Expression, *, is_condition: bool = False) -> None:

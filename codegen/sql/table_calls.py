@@ -16,7 +16,7 @@ from aggloom.codegen.sql.dialect import AggloomSpark, CallNode
 from aggloom.codegen.sql.errors import place_error, refusal, span
 from aggloom.codegen.sql.scope import bare
 from aggloom.codegen.sql.window_parser import TABLE_FUNCTIONS, Descriptor, TableArgument, WindowCall
-from aggloom.errors import SqlError
+from aggloom.errors import SqlError, UnsupportedSqlError
 
 GENERATORS: Final = (
     *("explode", "explode_outer", "posexplode", "posexplode_outer"),
@@ -109,8 +109,7 @@ def _join_generator(select: exp.Select) -> None:
     if not generators:
         return
     if len(generators) > 1:
-        fix = "write LATERAL VIEW for the others"
-        raise refusal(_call(generators[1]), "a second generator in one SELECT is", fix)
+        raise _refuse_second([_call(each) for each in generators])
     item = generators[0]
     call = _call(item)
     if any(_call(each).find(exp.Window) for each in select.expressions):
@@ -187,6 +186,16 @@ def _open_table_aggregates(select: exp.Select) -> None:
         opened.meta.update(call.meta)
         call.replace(opened)
         opened.set("expressions", [call])
+
+
+def _refuse_second(calls: list[exp.Expression]) -> UnsupportedSqlError:
+    """The error of several generators, some of which may be table aggregates, of which no LATERAL VIEW exists."""
+    if not any(call.name == EMITTED for call in calls):
+        fix = "write LATERAL VIEW for the others"
+        return refusal(calls[1], "a second generator in one SELECT is", fix)
+    names = [(call.expressions[0] if call.name == EMITTED else call).name for call in calls]
+    what = f"{names[1].upper()} beside {names[0].upper()} in one SELECT, with the rows of a table aggregate, is"
+    return refusal(calls[1], what, "write a query for each, and join them")
 
 
 def _append(select: exp.Select, source: exp.Lateral, outer: bool) -> None:

@@ -401,7 +401,8 @@ def test_an_overflow_in_compiled_code_names_the_call() -> None:
 @pytest.mark.parametrize(
     ("sql", "message"),
     [
-        ("SELECT k, TOP2_OF_ALL(v), BUCKETS(v) FROM t GROUP BY k", "a second generator in one SELECT is not"),
+        ("SELECT k, TOP2_OF_ALL(v), BUCKETS(v) FROM t GROUP BY k", "BUCKETS beside TOP2_OF_ALL in one SELECT"),
+        ("SELECT explode(ARRAY[1]), TOP2_OF_ALL(v) FROM t GROUP BY k", "TOP2_OF_ALL beside EXPLODE in one SELECT"),
         ("SELECT k, TOP2_OF_ALL(v) AS (x, y, z) FROM t GROUP BY k", "has the columns value, place, and 3 names"),
         ("SELECT k, TOP2_OF_ALL(v), COUNT(*) FROM t GROUP BY k", "make it the first or the last item"),
     ],
