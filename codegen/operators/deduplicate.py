@@ -82,8 +82,7 @@ class Deduplicate(KeyedRowsNode):
         return self.waits or (self.keep == "first" and self.order is None)
 
     @property
-    def holds_rows(self) -> bool:
-        """True if it remembers rows, not only keys."""
+    def stores_rows(self) -> bool:
         return self.waits or not (self.never_updates or self.is_stateless)
 
     @property
@@ -160,7 +159,7 @@ class Deduplicate(KeyedRowsNode):
         times += ["when it is due"] if self.waits else []
         parts = [*self.index_parts, where]
         parts += [{"name": name, "kind": "time", "bytes_per_key": WORD} for name in times]
-        if self.holds_rows:
+        if self.stores_rows:
             return self.footprint([*parts, rows], ttl, self._bounds)
         # Keys alone are remembered: texts of other columns take no room.
         keys = pa.schema([self.schema.field(name) for name in self.key])

@@ -39,6 +39,11 @@ class KeyedRowsNode(Stateful):
         return self.schema
 
     @property
+    def stores_rows(self) -> bool:
+        """False if of a key it only remembers that a row of it has been emitted."""
+        return True
+
+    @property
     def subject(self) -> Self:
         return self
 

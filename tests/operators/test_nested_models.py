@@ -38,6 +38,8 @@ def run_rounds(drawn: Drawn, rounds: list[Round], way: Way, restart: int) -> Non
     for number, (batch, moved) in enumerate(rounds):
         if number == restart:
             saved = harness.snapshot()
+            # It ends the bundle, which may be the first one and have rows of its own.
+            out.extend(harness.changes())
             harness.close()
             harness = open_plan(plan, way)
             harness.restore(saved)

@@ -238,7 +238,7 @@ class ModelSteps(NestedSteps):
         return either(ours, ours, below), columns
 
 
-_REFUSED = ("two levels out", "in a sub-query with")
+_REFUSED = ("two levels out", "in a sub-query with", "whose rows do not leave again")
 
 
 @dataclass(frozen=True)
