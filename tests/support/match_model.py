@@ -204,8 +204,8 @@ class Matcher:
             yield path
         if most is None or count < most:
             for way in self.ways(part, start, path):
-                # A round without a row is of no use, unless it has to be there.
-                if way != path or count < least:
+                # A round without a row is of no use, unless it has to be there; of bounded rounds it is one.
+                if way != path or count < least or most is not None:
                     yield from self.repeat(pattern, count + 1, start, way)
         if not reluctant and count >= least:
             yield path
