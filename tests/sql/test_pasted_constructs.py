@@ -1,4 +1,4 @@
-"""Each construct of issue 37 as a user pastes it: it runs and gives rows by hand, or an error names it."""
+"""Constructs of Flink's and Spark's SQL as users paste them: each runs and gives rows by hand, or an error names it."""
 
 from __future__ import annotations
 
