@@ -14,9 +14,16 @@ def ask_values(tree: exp.Expression) -> None:
             node.set("query", exp.Subquery(this=_query_of(rows)))
         elif isinstance(node, exp.Anonymous) and node.name.upper() == "EXISTS":
             # To the parser it is a call of Spark's EXISTS(array, condition).
-            node.replace(exp.Exists(this=_query_of(rows)))
+            node.replace(_is_there(rows))
         elif isinstance(node, exp.Subquery) and not isinstance(node.parent, exp.From | exp.Join):
             node.set("this", _query_of(rows))
+
+
+def _is_there(rows: exp.Values) -> exp.Expression:
+    """TRUE, as VALUES has a row; a condition that always holds where values are columns, which have to be there."""
+    columns = [column.copy() for row in rows.expressions for column in row.find_all(exp.Column)]
+    tests = [exp.or_(each.is_(exp.null()), exp.not_(each.is_(exp.null()))) for each in columns]
+    return exp.paren(exp.and_(*tests)) if tests else exp.true()
 
 
 def _query_of(rows: exp.Values) -> exp.Select:
