@@ -30,7 +30,7 @@ from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
 _UNITS: Final = ("date_add", "dateadd", "timestampadd", "date_diff", "datediff", "timestampdiff")
 _NO_VALUE: Final = (exp.Interval, exp.Lambda, exp.Var, exp.Star, exp.DataType)
 # An argument of these may have a NULL without a type in it: others beside it may say which it is.
-CONSTRUCTORS: Final = frozenset(
+UNTYPED_ARGUMENTS: Final = frozenset(
     ("array", "coalesce", "if", "ifnull", "map", "named_struct", "nvl", "nvl2", "struct")
 )
 _BIG: Final = (pa.int64(),)

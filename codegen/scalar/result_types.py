@@ -20,8 +20,9 @@ from sqlglot.optimizer.annotate_types import annotate_types
 
 from aggloom.active_session import active_analyser
 from aggloom.codegen.catalogue.registry import list_functions
+from aggloom.codegen.scalar.arguments import Infer
 from aggloom.codegen.scalar.dialect import ScalarSpark
-from aggloom.codegen.scalar.function_types import CONSTRUCTORS, part_type, result_type
+from aggloom.codegen.scalar.function_types import UNTYPED_ARGUMENTS, part_type, result_type
 from aggloom.codegen.scalar.interval_forms import OF_DATES, is_interval
 from aggloom.codegen.scalar.operand_types import (
     arithmetic_type,
@@ -248,18 +249,15 @@ def _is_time(dtype: pa.DataType) -> bool:
 def _call_type(node: exp.Expression, types: Types) -> pa.DataType | None:
     """The type of a call by the table of Spark's functions; None if that does not know it."""
 
-    def type_of(part: exp.Expression, bound: Types | None = None) -> pa.DataType:
-        return infer(part, {**types, **bound} if bound else types)
-
-    def type_of_part(part: exp.Expression, bound: Types | None = None) -> pa.DataType:
-        return infer_part(part, {**types, **bound} if bound else types)
+    def with_names(rule: Callable[[exp.Expression, Types], pa.DataType]) -> Infer:
+        return lambda part, bound=None: rule(part, {**types, **bound} if bound else types)
 
     # (a, b) outside of IN is a row, as in Spark.
     if isinstance(node, exp.Tuple):
-        return result_type("struct", node.expressions, type_of_part)
+        return result_type("struct", node.expressions, with_names(infer_part))
     # A chain of || is flat, so that a long one is not deep.
     if isinstance(node, exp.DPipe):
-        return result_type("concat", list(node.flatten(unnest=False)), type_of)
+        return result_type("concat", list(node.flatten(unnest=False)), with_names(infer))
     # sqlglot gives one class to functions of several names, whose types differ: the name is what Spark will see.
     call = node if isinstance(node, exp.Anonymous) else _as_written(spark_text(node))
     if isinstance(call, exp.Anonymous):
@@ -268,8 +266,8 @@ def _call_type(node: exp.Expression, types: Types) -> pa.DataType | None:
                 node,
                 "makes several rows of one; write it as an item of SELECT by itself, or in LATERAL VIEW.",
             )
-        is_constructor = call.name.casefold() in CONSTRUCTORS
-        return result_type(call.name, call.expressions, type_of_part if is_constructor else type_of)
+        rule = infer_part if call.name.casefold() in UNTYPED_ARGUMENTS else infer
+        return result_type(call.name, call.expressions, with_names(rule))
     # The same class again would ask without an end.
     return None if type(call) is type(node) else infer_part(call, types)
 
