@@ -123,7 +123,8 @@ class Topic:
         from confluent_kafka import Producer
 
         broker.topic(self.name, PARTITIONS)
-        producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 50})
+        config = {"bootstrap.servers": self.servers, "linger.ms": 50, "enable.idempotence": True}
+        producer = Producer(config)
         count = 0
         for key, value in self.messages():
             while True:

@@ -127,9 +127,7 @@ def test_facts_of_envelopes(tmp_path: Path) -> None:
 
 def send(broker: Any, topic: str, messages: list[tuple[Any, Any, int, int, list[Any]]]) -> None:
     """Write (key, value, partition, time, headers)."""
-    from confluent_kafka import Producer
-
-    producer = Producer({"bootstrap.servers": broker.servers, "linger.ms": 0})
+    producer = broker.producer()
     for key, value, partition, time, headers in messages:
         producer.produce(topic, value, key, partition=partition, timestamp=time, headers=headers)
     assert producer.flush(30) == 0

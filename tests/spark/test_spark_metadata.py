@@ -37,9 +37,7 @@ COUNTS = (
 
 
 def send(broker: Any, topic: str) -> None:
-    from confluent_kafka import Producer
-
-    producer = Producer({"bootstrap.servers": broker.servers})
+    producer = broker.producer()
     for number in range(12):
         source = {"db": f"d{number % 2}", "ts_ms": 1_700_000_000_000}
         body = {"op": "c", "before": None, "after": {"id": number, "v": number * number}}

@@ -119,14 +119,12 @@ def test_messages_in_columns_are_those_of_objects(
 
     room: bytes that may wait for those of partitions before them.
     """
-    from confluent_kafka import Producer
-
     if is_tight := room < 1 << 20:
         monkeypatch.setattr(fetching, "AT_ONCE", 100)
         monkeypatch.setattr(fetching, "_KEPT_BYTES", room)
     rng, topic = random.Random(3), broker.topic(f"ranges.columns.{room}", 3)
     texts = (None, b"", b"x", b"\n", b"a\nb\n", b"0123456789ab", b"0123456789abc", b"\x00" * 70_000)
-    producer = Producer({"bootstrap.servers": broker.servers})
+    producer = broker.producer()
     for number in range(3_000):
         # At first nothing is odd, as is usual.
         both = rng.choices(texts if number > 1_000 else (b"{}", b'{"id": 7}'), k=2)

@@ -110,11 +110,20 @@ class Kafka(Server):
         admin = self.admin()
         admin.create_partitions([NewPartitions(name, count)])[name].result()
 
-    def send(self, topic: str, *messages: Any) -> None:
-        """Write values, or (key, value), or (key, value, partition)."""
+    def producer(self) -> Any:
+        """A producer that keeps the order of its messages.
+
+        Leaders of a new topic take nothing at first. Without idempotence, messages that are sent again come behind
+        later ones.
+        """
         from confluent_kafka import Producer
 
-        producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 0})
+        config = {"bootstrap.servers": self.servers, "linger.ms": 0, "enable.idempotence": True}
+        return Producer(config)
+
+    def send(self, topic: str, *messages: Any) -> None:
+        """Write values, or (key, value), or (key, value, partition), in their order."""
+        producer = self.producer()
         for message in messages:
             key, value, *place = message if isinstance(message, tuple) else (None, message)
             producer.produce(topic, value, key, **({"partition": place[0]} if place else {}))
