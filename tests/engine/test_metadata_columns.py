@@ -130,7 +130,7 @@ def send(broker: Any, topic: str, messages: list[tuple[Any, Any, int, int, list[
     producer = broker.producer()
     for key, value, partition, time, headers in messages:
         producer.produce(topic, value, key, partition=partition, timestamp=time, headers=headers)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
 
 
 FACTS = """at TIMESTAMP_LTZ(3) METADATA FROM 'timestamp', `partition` BIGINT METADATA VIRTUAL,

@@ -66,7 +66,7 @@ def served(*paths: Path, **options: Any) -> Iterator[PageServer]:
 
 def ask(server: PageServer, path: str, method: str = "GET", host: str = "") -> Any:
     """(status, headers, text) of an answer."""
-    asked = http.client.HTTPConnection(*server.server_address[:2], timeout=20)
+    asked = http.client.HTTPConnection(*server.server_address[:2], timeout=60)
     headers = {"Host": host} if host else {}
     asked.request(method, path, headers=headers)
     answer = asked.getresponse()
@@ -410,7 +410,7 @@ def test_ctrl_c_ends_the_server(checkpoint: Path) -> None:
     line = child.stdout.readline()
     address = re.match(r"http://127\.0\.0\.1:(\d+)/", line)
     assert address
-    asked = http.client.HTTPConnection("127.0.0.1", int(address[1]), timeout=20)
+    asked = http.client.HTTPConnection("127.0.0.1", int(address[1]), timeout=60)
     asked.request("GET", "/")
     assert asked.getresponse().status == 200
     child.send_signal(signal.SIGINT)

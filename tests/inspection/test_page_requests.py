@@ -34,7 +34,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PageServ
 
 
 def status_of(server: PageServer, path: str, headers: dict[str, str]) -> int:
-    asked = http.client.HTTPConnection(*server.server_address[:2], timeout=20)
+    asked = http.client.HTTPConnection(*server.server_address[:2], timeout=60)
     asked.request("GET", path, headers=headers)
     answer = asked.getresponse()
     answer.read()
@@ -103,7 +103,7 @@ def test_a_directory_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
 def test_requests_that_are_too_large_are_refused(
     server: PageServer, request_of: bytes, status: bytes
 ) -> None:
-    with socket.create_connection(server.server_address[:2], timeout=20) as asked:
+    with socket.create_connection(server.server_address[:2], timeout=60) as asked:
         asked.sendall(request_of)
         assert asked.recv(100).split()[1] == status
 

@@ -165,7 +165,7 @@ def test_coroutines_run_side_by_side_and_answers_stand_by_key() -> None:
 
 
 def test_threads_run_side_by_side() -> None:
-    barrier = threading.Barrier(4, timeout=10)
+    barrier = threading.Barrier(4, timeout=60)
 
     def waits(k: int) -> Any:
         barrier.wait()

@@ -127,7 +127,7 @@ class Kafka(Server):
         for message in messages:
             key, value, *place = message if isinstance(message, tuple) else (None, message)
             producer.produce(topic, value, key, **({"partition": place[0]} if place else {}))
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
 
     def read(self, topic: str, isolation: str = "read_committed") -> list[tuple[Any, Any]]:
         """All keys and values of a topic, partition by partition, that committed transactions wrote."""
@@ -137,9 +137,9 @@ class Kafka(Server):
         told |= {"auto.offset.reset": "earliest", "enable.partition.eof": True}
         consumer = Consumer({"bootstrap.servers": self.servers, **told})
         found: list[tuple[Any, Any]] = []
-        for partition in sorted(consumer.list_topics(topic, timeout=10).topics[topic].partitions):
+        for partition in sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions):
             consumer.assign([TopicPartition(topic, partition, 0)])
-            while (message := consumer.poll(10)) is not None and not message.error():
+            while (message := consumer.poll(60)) is not None and not message.error():
                 found.append((message.key(), message.value()))
         consumer.close()
         return found
