@@ -51,6 +51,11 @@ def test_a_batch_in_pieces(
             value = json.dumps({"id": key, "v": number, "w": text})
         messages.append((json.dumps({"id": key}), value, key % 3))
     broker.send(topic, *messages)
+    # Another order would be another table.
+    in_order = sorted(messages, key=lambda each: each[2])
+    assert broker.read(topic) == [
+        (key.encode(), None if value is None else value.encode()) for key, value, _ in in_order
+    ]
     about = {"connector": "kafka", "servers": broker.servers, "topic": topic, "keys": "id"}
     schema = {"format": "upsert-json", "schema": f"id INT, v INT, w STRING{facts}"}
     metadata = {"metadata": {"at": "timestamp"}} if facts else {}
