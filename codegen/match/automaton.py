@@ -8,7 +8,7 @@ preference of SQL.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from aggloom.codegen.match.pattern import (
     Pattern,
@@ -83,6 +83,13 @@ def automaton_of(pattern: Pattern) -> Automaton | None:
     return graph.number_states(entry, variables_of(pattern))
 
 
+class _Place(NamedTuple):
+    """A node on a way between two rows, and the loops that have begun a round on this way, which has no row yet."""
+
+    node: int
+    rounds: frozenset[int]
+
+
 class _Graph:
     """Nodes that lead on: a variable to one node, a fork to several in order."""
 
@@ -91,6 +98,8 @@ class _Graph:
     def __init__(self) -> None:
         self.variables: list[str | None] = [None]
         self.onward: list[list[int]] = [[]]
+        self.bodies: dict[int, int] = {}
+        """By loop the node by which a round of it is entered."""
 
     def enter(self, pattern: Pattern, after: int) -> int | None:
         """The node by which a pattern is entered that leads to `after`; None if there are too many nodes."""
@@ -123,6 +132,7 @@ class _Graph:
             body = self.enter(pattern.part, loop)
             if body is None:
                 return None
+            self.bodies[loop] = body
             # The order of the transitions is the preference: a greedy loop repeats first.
             self.onward[loop] = [after, body] if pattern.reluctant else [body, after]
             # The last of the copies that must be there is the body of the loop.
@@ -165,22 +175,31 @@ class _Graph:
     def _ways(self, nodes: list[int]) -> list[int]:
         """The variables, and the end, that nodes lead to without a row, the preferred first; the end is last."""
         targets: list[int] = []
-        visited: set[int] = set()
-        waiting = nodes[::-1]
+        visited: set[_Place] = set()
+        waiting = [_Place(node, frozenset()) for node in reversed(nodes)]
         while waiting:
-            node = waiting.pop()
-            if node in visited:
-                # A round of a loop without a row leads nowhere new.
+            place = waiting.pop()
+            if place in visited:
                 continue
-            visited.add(node)
-            if node == self.END or self.variables[node] is not None:
-                targets.append(node)
-                if node == self.END:
+            visited.add(place)
+            if place.node == self.END or self.variables[place.node] is not None:
+                if place.node not in targets:
+                    targets.append(place.node)
+                if place.node == self.END:
                     # What follows the end is never preferred to it.
                     break
             else:
-                waiting += self.onward[node][::-1]
+                waiting += reversed(self._next_places(place))
         return targets
+
+    def _next_places(self, place: _Place) -> list[_Place]:
+        """The places that a node which takes no row leads to, the preferred first."""
+        node, rounds = place
+        if node in rounds:
+            # A round of a loop without a row leads nowhere new.
+            return []
+        body = self.bodies.get(node)
+        return [_Place(n, rounds | {node} if n == body else rounds) for n in self.onward[node]]
 
     def _add(self, variable: str | None, onward: list[int]) -> int:
         self.variables.append(variable)
