@@ -29,6 +29,7 @@ from aggloom.runtime.operators.fragment import Fragment
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.platform.memory_reuse import keep_memory
 from aggloom.runtime.spark.node.batch_context import LAST_WATERMARK, query_id
+from aggloom.runtime.spark.node.blob_files import fetch_blob
 from aggloom.runtime.spark.node.lazy_processor import LazyProcessor, Variables
 from aggloom.runtime.spark.node.list_state import BlobList
 from aggloom.runtime.spark.node.live_state import (
@@ -290,10 +291,10 @@ def _clean_up_once(root: Path, limit: int | None) -> None:
 
 
 def _blobs(frame: pd.DataFrame) -> Iterator[Blob]:
-    """The binaries of a frame of packed rows, whose columns are known by position."""
+    """The blobs of a frame of packed rows, whose columns are known by position."""
     places = (frame.iloc[:, at] for at in (-4, -3, -2))
     for number, source, sequence, data in zip(*places, frame.iloc[:, -1], strict=True):
-        yield Blob(int(number), int(source), int(sequence), data)
+        yield Blob(int(number), int(source), int(sequence), fetch_blob(data))
 
 
 def _stamp(frames: Sequence[pd.DataFrame]) -> int | None:

@@ -31,6 +31,7 @@ from aggloom.codegen.planner import (
     union_parts,
 )
 from aggloom.errors import OptionError, SpecError
+from aggloom.platform_switch import is_tuned
 from aggloom.runtime.hosting.added_columns import AddedColumns, ResumedPlan, describe_query
 from aggloom.runtime.hosting.factory import FragmentFactory, factory_of
 from aggloom.runtime.hosting.handler_text import HandlerTexts
@@ -38,6 +39,7 @@ from aggloom.runtime.hosting.query_record import Query
 from aggloom.runtime.operators.fragment import FragmentSpec, fragment_of
 from aggloom.runtime.operators.registry import operator_of
 from aggloom.runtime.operators.stateless import Step, is_step, step_of
+from aggloom.runtime.spark.node.blob_files import LARGE_BYTES
 from aggloom.runtime.spark.node.host import FragmentProcessor, Options
 from aggloom.runtime.spark.node.output_encoding import (
     BlobOutput,
@@ -78,6 +80,7 @@ from aggloom.runtime.spark.plan.variant_frames import leaving_column
 from aggloom.runtime.spark.read.files import Packable, packable
 from aggloom.runtime.spark.read.records import CHANGE_COLUMN
 from aggloom.runtime.spark.release import for_state, ready_for_state
+from aggloom.runtime.spark.sessions.session import is_local
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS
 
 LATE_ROW = "late_row"
@@ -132,6 +135,8 @@ class SparkLowering:
         self.orderly: set[str] = set()
         self._places, self._reads, self._number = 0, 0, metrics.number()
         conf = _any(tables).df.sparkSession.conf
+        # A file of one worker is there for all others then.
+        self._is_here = is_local(_any(tables).df.sparkSession) and is_tuned()
         self.zone = spell_zone(str(conf.get("spark.sql.session.timeZone")))
         self._is_ansi = is_ansi(_any(tables).df.sparkSession)
         self._buckets = settings.buckets or 2 * int(conf.get("spark.sql.shuffle.partitions") or 200)
@@ -385,6 +390,7 @@ class SparkLowering:
             emits_without_rows=emits_without_rows and number == 0,
             carries=self._carries,
             node=place if moving else 0,
+            file_bytes=LARGE_BYTES if self._is_here else None,
         )
         name = ", ".join(dict.fromkeys(part.name for part in fragment.consumers(number)))
         return self._pack_node(exchange.input, route, name, fragment.is_ordered(number))

@@ -1,7 +1,7 @@
 """The way of changes to the next operator: steps, then buckets, perhaps with a local aggregate before they leave.
 
 What leaves are packed rows: the bucket's key, where the rows come from, their number there, and a blob: an Arrow stream
-of rows, or the snapshot of a LocalAggregator.
+of rows, or the snapshot of a LocalAggregator. A large one may be in a file to which a reference leads.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from aggloom.runtime.hosting.local_phase import LocalPhase
 from aggloom.runtime.operators.stateless import Step, run_steps
 from aggloom.runtime.operators.steps import no_rows, split
 from aggloom.runtime.spark.node.batch_context import batch_number, work_for_this_batch
+from aggloom.runtime.spark.node.blob_files import put_aside
 from aggloom.runtime.spark.node.partitioning import bucket_keys
 from aggloom.runtime.values.batches import make_batch
 from aggloom.runtime.values.changelog import Kinds
@@ -40,6 +41,7 @@ class Route:
     every bucket is called when any has rows. emits_without_rows: whether bucket 0 is called even without rows. carries:
     the number of a batch in which every bucket is called in any case. node: the stateful node that it leads to, if
     Spark is not to take the exchanges of two nodes for one. digits: those of the times in a table's rows, before steps.
+    file_bytes: the size from which a blob goes through a file of this machine; None: none does.
     """
 
     schema: pa.Schema
@@ -55,6 +57,7 @@ class Route:
     blob_bytes: int = BLOB_BYTES
     node: int = 0
     digits: Digits = ()
+    file_bytes: int | None = None
 
     @property
     def carries_now(self) -> bool:
@@ -145,6 +148,9 @@ class Packer:
     def _make_row(self, bucket: int, blob: bytes) -> PackedRow:
         # The first number is 1: NO_ROWS, which is 0, marks what only has counts beside it.
         self._sequence += 1
+        least = self._route.file_bytes
+        if least is not None and len(blob) >= least:
+            blob = put_aside(blob)
         return self._names[bucket], self._route.input, self._source, self._sequence, blob
 
 
