@@ -18,9 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from aggloom.runtime.hosting.local_phase import LocalPhase
+from aggloom.runtime.hosting.local_phase import aggregate_rows
 from aggloom.runtime.local.pipeline import MemoryHost, Parts, Pipeline, handlers
-from aggloom.runtime.operators.steps import split
 from aggloom.runtime.platform.memory_reuse import keep_memory
 from aggloom.runtime.values.clock import BEFORE_ALL, Clock
 from nexmark.catalogue import QUERIES, Query
@@ -49,12 +48,11 @@ class WorkerHost(MemoryHost):
         """The rows of each task as accumulators by bucket, or as rows."""
         shares: list[tuple[Parts, list[bytes]]] = [([], []) for _ in range(buckets)]
         for rows in parts:
-            phase = LocalPhase(handler, keys, buckets)
-            for bucket, data in [*phase.add(*rows), *phase.finish()]:
+            partials, rows_by_bucket = aggregate_rows(rows, handler, keys, buckets)
+            for bucket, data in partials:
                 shares[bucket][1].append(data)
-            for left in phase.remaining_rows():
-                for bucket, part in split(left, keys, buckets):
-                    shares[bucket][0].append(part)
+            for bucket, part in rows_by_bucket:
+                shares[bucket][0].append(part)
         return shares
 
 

@@ -99,7 +99,7 @@ class _Graph:
         self.variables: list[str | None] = [None]
         self.onward: list[list[int]] = [[]]
         self.bodies: dict[int, int] = {}
-        """By loop the node by which a round of it is entered."""
+        """The node by which a round is entered, for each loop."""
 
     def enter(self, pattern: Pattern, after: int) -> int | None:
         """The node by which a pattern is entered that leads to `after`; None if there are too many nodes."""

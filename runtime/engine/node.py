@@ -23,7 +23,7 @@ from aggloom.runtime.hosting.evolution import evolve_state
 from aggloom.runtime.hosting.factory import FragmentFactory, factory_of
 from aggloom.runtime.hosting.framing import Owner
 from aggloom.runtime.hosting.handler_text import HandlerTexts
-from aggloom.runtime.hosting.local_phase import LocalPhase
+from aggloom.runtime.hosting.local_phase import aggregate_rows
 from aggloom.runtime.local.pipeline import Bundles, HostedNode, Parts
 from aggloom.runtime.operators.base import InputBatch
 from aggloom.runtime.operators.counts import Tally
@@ -34,7 +34,6 @@ from aggloom.runtime.operators.steps import (
     concat_changes,
     cut_runs,
     no_rows,
-    split,
 )
 from aggloom.runtime.values.batches import make_batch
 from aggloom.runtime.values.clock import NO_TIME, Clock
@@ -93,7 +92,7 @@ class DurableHost:
         """The rows of each task as accumulators by bucket, or as rows where those are not clearly fewer."""
         shares: list[tuple[Parts, list[bytes]]] = [([], []) for _ in range(buckets)]
         calls = [
-            partial(_aggregate_rows, rows, handler, keys, buckets)
+            partial(aggregate_rows, rows, handler, keys, buckets)
             for part in parts
             for rows in cut_runs(part, _LOCAL_ROWS)
         ]
@@ -257,17 +256,6 @@ class DurableBucket:
         self.tallies = [Tally(operator) for operator in self.fragment.operators]
         self._evolves = False
         return carried
-
-
-def _aggregate_rows(
-    rows: Rows, handler: type[Any], keys: Sequence[int], buckets: int
-) -> tuple[list[tuple[int, bytes]], list[tuple[int, Rows]]]:
-    """The accumulators of some rows by bucket, and the rows that are not aggregated, by bucket."""
-    phase = LocalPhase(handler, keys, buckets)
-    partials = [*phase.add(*rows), *phase.finish()]
-    return partials, [
-        each for left in phase.remaining_rows() for each in split(left, keys, buckets)
-    ]
 
 
 def _cast_bundle(bundle: InputBatch, schema: pa.Schema) -> InputBatch:

@@ -23,6 +23,20 @@ _REPEATS = 16
 _LOCAL_BYTES = 128 << 20
 
 
+def aggregate_rows(
+    rows: Rows, handler: type[Any], keys: Sequence[int], buckets: int
+) -> tuple[list[tuple[int, bytes]], list[tuple[int, Rows]]]:
+    """The accumulators of one task's rows by bucket, and the rows that are not aggregated, by bucket.
+
+    keys: as of LocalPhase.
+    """
+    phase = LocalPhase(handler, keys, buckets)
+    partials = [*phase.add(*rows), *phase.finish()]
+    return partials, [
+        each for left in phase.remaining_rows() for each in split(left, keys, buckets)
+    ]
+
+
 class LocalPhase:
     """Local aggregation of one task's rows, which gives up where it does not make the data smaller.
 
@@ -66,8 +80,8 @@ class LocalPhase:
             yield from self._take()
 
     def remaining_rows(self) -> list[Rows]:
-        # The rows are let go of at the same time: a task holds them once.
         """The rows that continue as they are."""
+        # The rows are let go of at the same time: a task holds them once.
         rows, self._first_rows = self._first_rows, []
         return rows
 

@@ -22,7 +22,7 @@ _SMALL = 1 << 20
 _MEMORY = Path("/proc/meminfo")
 _FEW_BYTES = 1 << 28
 _ZEROS = memoryview(bytes(1 << 20))
-"""As many as one write takes."""
+"""The zeros of one write."""
 Array = NDArray[Any]
 
 

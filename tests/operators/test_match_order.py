@@ -13,7 +13,7 @@ from aggloom.codegen.match.pattern import parse_pattern
 
 END = "E"
 Fits = list[frozenset[str]]
-"""By row the variables to which it may be mapped."""
+"""The variables to which each row may be mapped."""
 
 
 def automaton_ways(automaton: Automaton, fits: Fits) -> Iterator[tuple[str, ...]]:

@@ -139,7 +139,12 @@ class Kafka(Server):
         found: list[tuple[Any, Any]] = []
         for partition in sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions):
             consumer.assign([TopicPartition(topic, partition, 0)])
-            while (message := consumer.poll(60)) is not None and not message.error():
+            while True:
+                message = consumer.poll(60)
+                assert message is not None, f"{topic}: nothing came from {partition} for 60 s"
+                # The error is that the partition ends.
+                if message.error():
+                    break
                 found.append((message.key(), message.value()))
         consumer.close()
         return found

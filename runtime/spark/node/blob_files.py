@@ -58,9 +58,9 @@ def fetch_blob(data: bytes | memoryview) -> bytes | memoryview:
     try:
         blob = path.read_bytes()
     except OSError as error:
-        raise _missing(path, error.strerror or str(error)) from error
+        raise _missing_error(path, error.strerror or str(error)) from error
     if len(blob) != size:
-        raise _missing(path, f"{len(blob):,} bytes, and {size:,} were written")
+        raise _missing_error(path, f"{len(blob):,} bytes, and {size:,} were written")
     return blob
 
 
@@ -72,7 +72,7 @@ def _delete_earlier(directory: Path, batch: int) -> None:
                 shutil.rmtree(each, ignore_errors=True)
 
 
-def _missing(path: Path, why: str) -> MissingFileError:
+def _missing_error(path: Path, why: str) -> MissingFileError:
     return MissingFileError(
         f"{path}, with rows on their way between two stages of a batch: {why}. Start the query again: the batch is run "
         "anew from its source. Leave Spark's local directory alone while a query runs, or set AGGLOOM_PLATFORM=plain."
