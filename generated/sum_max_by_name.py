@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "06741d0552185130"
-DIGEST = "c808b512c748bb8d"
+SUPPORT = "9c59bd49090ea77c"
+DIGEST = "8cd2cc6c70503a7f"
 
 
 class Inputs(NamedTuple):

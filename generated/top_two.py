@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"top","args":["v"],"function":"TOP2"}],"dialect":"spark","functions":[{"arguments":[["v","INT"]],"columns":[["value","INT"],["place","INT"]],"name":"TOP2","nulls":"ignore","source":"class Top2:\\n    \\"\\"\\"The two largest values; it says itself which rows differ.\\"\\"\\"\\n\\n    def create():\\n        return (0, 0, 0, 0, 0, 0)\\n\\n    def accumulate(state, v):\\n        first, second, count, old_first, old_second, old_count = state\\n        if count == 0 or v > first:\\n            return (v, first, min(count + 1, 2), old_first, old_second, old_count)\\n        if count == 1 or v > second:\\n            return (first, v, 2, old_first, old_second, old_count)\\n        return state\\n\\n    def rows(state):\\n        if state[2] > 0:\\n            yield state[0], 1\\n        if state[2] > 1:\\n            yield state[1], 2\\n\\n    def changes(state):\\n        first, second, count, old_first, old_second, old_count = state\\n        if old_count > 0 and (count < 1 or first != old_first):\\n            yield False, old_first, 1\\n        if old_count > 1 and (count < 2 or second != old_second):\\n            yield False, old_second, 2\\n        if count > 0 and (old_count < 1 or first != old_first):\\n            yield True, first, 1\\n        if count > 1 and (old_count < 2 or second != old_second):\\n            yield True, second, 2\\n\\n    def mark_emitted(state):\\n        return (state[0], state[1], state[2], state[0], state[1], state[2])\\n"}],"group_by":["k"],"input_changes":"append","schema":[["k","STRING"],["v","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "06741d0552185130"
-DIGEST = "e89c864ce1aaea57"
+SUPPORT = "9c59bd49090ea77c"
+DIGEST = "3eb0d896733a6ecd"
 
 
 class Inputs(NamedTuple):
