@@ -137,7 +137,7 @@ class InputFormatError(DataError, ValueError):
 
 
 class MissingFileError(DataError, FileNotFoundError):
-    """Input files of a batch that are no longer there."""
+    """Files with rows of a batch that are no longer there, or no longer whole."""
 
 
 class FileOrderError(DataError):

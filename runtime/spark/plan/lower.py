@@ -135,8 +135,8 @@ class SparkLowering:
         self.orderly: set[str] = set()
         self._places, self._reads, self._number = 0, 0, metrics.number()
         conf = _any(tables).df.sparkSession.conf
-        # A file of one worker is there for all others then.
-        self._is_here = is_local(_any(tables).df.sparkSession) and is_tuned()
+        # Under a local master a file of one worker is there for all others.
+        self._shares_files = is_local(_any(tables).df.sparkSession) and is_tuned()
         self.zone = spell_zone(str(conf.get("spark.sql.session.timeZone")))
         self._is_ansi = is_ansi(_any(tables).df.sparkSession)
         self._buckets = settings.buckets or 2 * int(conf.get("spark.sql.shuffle.partitions") or 200)
@@ -390,7 +390,7 @@ class SparkLowering:
             emits_without_rows=emits_without_rows and number == 0,
             carries=self._carries,
             node=place if moving else 0,
-            file_bytes=LARGE_BYTES if self._is_here else None,
+            file_bytes=LARGE_BYTES if self._shares_files else None,
         )
         name = ", ".join(dict.fromkeys(part.name for part in fragment.consumers(number)))
         return self._pack_node(exchange.input, route, name, fragment.is_ordered(number))
