@@ -24,6 +24,7 @@ from aggloom.runtime.hosting.checkpoint_paths import (
     HAND_OVER,
     MOVED_FILE,
     RECEIPTS,
+    STATE_FILES,
     is_local,
     refuse_moved,
 )
@@ -32,8 +33,8 @@ from aggloom.runtime.hosting.recent_changes import drop_changes
 if TYPE_CHECKING:
     from aggloom.job import Job
 
-_OLD_STATE = ("state", "offsets", "commits", "sources")
-_NEW_STATE = ("state/", "offsets/", "commits/", "sources/", TABLE_FILE)
+_OLD_STATE = ("state", STATE_FILES, "offsets", "commits", "sources")
+_NEW_STATE = ("state/", f"{STATE_FILES}/", "offsets/", "commits/", "sources/", TABLE_FILE)
 
 
 def forget_on_spark(root: Path, key: dict[str, str | None], job: Job | None) -> Receipt:

@@ -25,7 +25,7 @@ from aggloom.durable_files import sync_directory, write_whole
 from aggloom.errors import CheckpointError
 from aggloom.runtime.connectors.kafka.topics import note_topics
 from aggloom.runtime.engine.hand_over import HandOver, read_facts
-from aggloom.runtime.hosting.checkpoint_paths import HAND_OVER, is_local, local
+from aggloom.runtime.hosting.checkpoint_paths import HAND_OVER, STATE_FILES, is_local, local
 from aggloom.runtime.hosting.query_record import known_buckets
 from aggloom.runtime.spark.api.watermarks import add_watermark
 from aggloom.runtime.spark.failures import await_end, start_query
@@ -37,7 +37,7 @@ from aggloom.runtime.spark.plan.one_batch_source import stream_nothing
 from aggloom.runtime.spark.sessions import session as sessions
 from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL
 
-_OF_SPARK = ("offsets", "commits", "sources", "state")
+_OF_SPARK = ("offsets", "commits", "sources", "state", STATE_FILES)
 _SEED_SETTINGS = {
     # A snapshot of each store, which is renamed, and no log of changes, in which numbers stand.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
+from aggloom.runtime.hosting.checkpoint_paths import is_local, local
 from aggloom.runtime.lookup.batch import enter_batch
 from aggloom.runtime.platform.memory_reuse import keep_memory
 
@@ -14,6 +16,10 @@ LAST_WATERMARK = (2**63 - 1) // 1000
 """Spark's watermark, in milliseconds, of a batch after which no row is expected: its last in microseconds."""
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
+_KEPT: Final = "spark.sql.streaming.minBatchesToRetain"
+_KEPT_BY_DEFAULT: Final = 100
+CHECKPOINT_PROPERTY: Final = "aggloom.checkpoint"
+"""The property of a query's tasks that has its checkpoint, as the driver sets it where the query starts."""
 _PARTS: dict[tuple[str, int], int] = {}
 
 
@@ -35,6 +41,20 @@ def query_id() -> str | None:
     """The id of the streaming query that this task works for; None in a batch query and on the driver."""
     task = _task()
     return None if task is None else task.getLocalProperty(_QUERY_ID)
+
+
+def checkpoint_root() -> Path | None:
+    """The checkpoint of the query that this task works for; None where it is not known, or on no local disk."""
+    task = _task()
+    root = None if task is None else task.getLocalProperty(CHECKPOINT_PROPERTY)
+    return local(root) if root is not None and is_local(root) else None
+
+
+def batches_kept() -> int:
+    """The number of batches to which the query of this task may go back, as its setting says."""
+    task = _task()
+    number = None if task is None else task.getLocalProperty(_KEPT)
+    return _KEPT_BY_DEFAULT if number is None else int(number)
 
 
 def map_partition() -> int:

@@ -43,6 +43,7 @@ from aggloom.runtime.spark.node.live_state import (
 )
 from aggloom.runtime.spark.node.output_encoding import BlobOutput, OutputEncoding, emit_frames
 from aggloom.runtime.spark.node.partitioning import hash_int
+from aggloom.runtime.spark.node.state_files import StateFiles
 from aggloom.runtime.values.clock import AFTER_ALL, NO_TIME, Clock, find_held_time, hold_watermark
 
 _TIMER_STEPS = 16
@@ -58,6 +59,7 @@ class Options:
     stamped: whether the first column of packed rows is the time of their batch, for operators without timers of Spark.
     handed_over: the directory from which each bucket takes the state that another engine has left, and does no more.
     watermark_interval: that of mini-batches, for whose end watermarks wait, in milliseconds; 0: none waits.
+    file_bytes: the size from which a row of the state lies in a file of the checkpoint; None: none does.
     """
 
     buckets: int
@@ -71,6 +73,7 @@ class Options:
     stamped: bool = False
     handed_over: str | None = None
     watermark_interval: int = 0
+    file_bytes: int | None = None
 
 
 class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
@@ -138,9 +141,10 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
             yield from self._run_once(bucket, bucket_input, clock)
             return
         head, log = self._variables
-        store = BucketStore(head, BlobList(log), owner, factory.description)
+        files = StateFiles(BlobList(log), options.place, bucket, options.file_bytes)
+        store = BucketStore(head, files, owner, factory.description)
         if options.handed_over is not None:
-            yield from self._take_over(store, options.handed_over)
+            yield from self._take_over(store, files, options.handed_over)
             return
         directory = directory_of(self._query, options.place, factory.digest, options.buckets)
         with open_live_state(self._root(), directory, bucket, self._limit) as live:
@@ -160,6 +164,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
             # By the state after this batch; the commit that follows makes both durable together.
             self._set_timer(fragment)
             token = store.commit(head, fragment, bucket_input, clock)
+            files.settle(head.token if head else "", token)
             counts = [bucket, *_take_counts(tallies)]
             # Files have to be flushed before the token names them: a token vouches for what lies on the disk.
             fragment.close()
@@ -168,14 +173,15 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         emitted = [changes] if carried is None else [carried, changes]
         yield from emit_frames(options.encoding, bucket, emitted, late, counts)
 
-    def _take_over(self, store: BucketStore, place: str) -> Iterator[pd.DataFrame]:
+    def _take_over(
+        self, store: BucketStore, files: StateFiles, place: str
+    ) -> Iterator[pd.DataFrame]:
         """Read the state of a bucket from a directory, and set the timer that it needs."""
         number, bucket = self._options.place, store.owner.bucket
         state = read_state(place, (number, bucket))
-        head, log = self._variables
         if state is not None:
-            head.update((state.head,))
-            BlobList(log).put([(row,) for row in state.rows])
+            self._variables.head.update((state.head,))
+            files.put([(row,) for row in state.rows])
             self._arm_taken(store)
         fragment = self._factory.open(None, bucket)
         changes = no_rows(fragment.root.schema)

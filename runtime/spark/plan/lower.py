@@ -79,8 +79,8 @@ from aggloom.runtime.spark.plan.unpack import Unpack
 from aggloom.runtime.spark.plan.variant_frames import leaving_column
 from aggloom.runtime.spark.read.files import Packable, packable
 from aggloom.runtime.spark.read.records import CHANGE_COLUMN
-from aggloom.runtime.spark.release import for_state, ready_for_state
-from aggloom.runtime.spark.sessions.session import is_local
+from aggloom.runtime.spark.release import for_state
+from aggloom.runtime.spark.sessions.session import is_local, prepare_session
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS
 
 LATE_ROW = "late_row"
@@ -118,12 +118,11 @@ class SparkLowering:
     ) -> None:
         self.scans: list[str] = []
         self._streams = any(table.df.isStreaming for table in tables.values())
-        if not self._streams:
-            ready_for_state(_any(tables).df.sparkSession)
+        spark = _any(tables).df.sparkSession
+        prepare_session(spark, self._streams)
         self.still = [name for name, table in tables.items() if self._stands_still(table)]
         if plan.says_rows:
-            row = _any(tables).df.sparkSession.createDataFrame([(True,)], "one BOOLEAN")
-            tables = {**tables, ONE_ROW: InputTable(row)}
+            tables = {**tables, ONE_ROW: InputTable(spark.createDataFrame([(True,)], "one BOOLEAN"))}
         self.tables = {
             name: replace(table, df=stream_once(table.df)) if self._stands_still(table) else table
             for name, table in tables.items()
@@ -134,12 +133,13 @@ class SparkLowering:
         self._factories: dict[int, FragmentFactory] = {}
         self.orderly: set[str] = set()
         self._places, self._reads, self._number = 0, 0, metrics.number()
-        conf = _any(tables).df.sparkSession.conf
         # Under a local master a file of one worker is there for all others.
-        self._shares_files = is_local(_any(tables).df.sparkSession) and is_tuned()
-        self.zone = spell_zone(str(conf.get("spark.sql.session.timeZone")))
-        self._is_ansi = is_ansi(_any(tables).df.sparkSession)
-        self._buckets = settings.buckets or 2 * int(conf.get("spark.sql.shuffle.partitions") or 200)
+        self._file_bytes = LARGE_BYTES if is_local(spark) and is_tuned() else None
+        self.zone = spell_zone(str(spark.conf.get("spark.sql.session.timeZone")))
+        self._is_ansi = is_ansi(spark)
+        self._buckets = settings.buckets or 2 * int(
+            spark.conf.get("spark.sql.shuffle.partitions") or 200
+        )
 
     def result(self) -> DataFrame:
         """The changelog of the plan's result: its columns, then the change column."""
@@ -354,7 +354,7 @@ class SparkLowering:
         live = self.settings.state_directory, place, encoding, mode, self.settings.state_limit
         chosen = self.plan.options
         more = chosen.added_calls, stamped, self._handed_over, chosen.watermark_interval
-        hosting = Options(buckets, tuple(fragment.ttls), *live, *more)
+        hosting = Options(buckets, tuple(fragment.ttls), *live, *more, self._file_bytes)
         if stamped:
             packed = [each.selectExpr(_NOW, "*") for each in packed]
         groups = for_state(reduce(DataFrame.union, packed).groupBy("bucket"))
@@ -390,7 +390,7 @@ class SparkLowering:
             emits_without_rows=emits_without_rows and number == 0,
             carries=self._carries,
             node=place if moving else 0,
-            file_bytes=LARGE_BYTES if self._shares_files else None,
+            file_bytes=self._file_bytes,
         )
         name = ", ".join(dict.fromkeys(part.name for part in fragment.consumers(number)))
         return self._pack_node(exchange.input, route, name, fragment.is_ordered(number))

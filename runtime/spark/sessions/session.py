@@ -15,7 +15,8 @@ from aggloom.errors import AggloomError
 from aggloom.platform_switch import SWITCH, is_tuned
 from aggloom.runtime.platform.local_files import without_processes
 from aggloom.runtime.spark.arguments import check_text
-from aggloom.runtime.spark.release import SPARK, streaming_class
+from aggloom.runtime.spark.release import SPARK, ready_for_state, streaming_class
+from aggloom.runtime.spark.sessions.checkpoint_listener import announce_checkpoints
 from aggloom.runtime.spark.sessions.launch import java_launched
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -143,6 +144,14 @@ def ensure_query_settings(
     if "PYSPARK_PYTHON" not in os.environ and is_local(spark):
         os.environ["PYSPARK_PYTHON"] = sys.executable
         spark.sparkContext.pythonExec = sys.executable
+
+
+def prepare_session(spark: SparkSession, streams: bool) -> None:
+    """Have a session ready for a query that has state; streams: whether it is a streaming query."""
+    if not streams:
+        ready_for_state(spark)
+    elif is_here(spark):
+        announce_checkpoints(spark)
 
 
 def allow_batches_without_rows(spark: SparkSession) -> None:

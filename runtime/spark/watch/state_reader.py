@@ -17,7 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from aggloom.errors import CheckpointError, StateCorruptError
 from aggloom.runtime.connectors.files.paths import absolute_path
 from aggloom.runtime.hosting.bucket_store import Head
-from aggloom.runtime.hosting.framing import DESCRIPTION, LOG, SNAPSHOT
+from aggloom.runtime.hosting.checkpoint_paths import is_local, local
+from aggloom.runtime.hosting.framing import DESCRIPTION, LOG, OVERHEAD, SNAPSHOT
 from aggloom.runtime.inspection.description import FragmentDescription
 from aggloom.runtime.inspection.stored import (
     BucketFiles,
@@ -29,6 +30,7 @@ from aggloom.runtime.spark.arguments import check_session
 from aggloom.runtime.spark.checkpoint import require_directory
 from aggloom.runtime.spark.failures import explain_failure
 from aggloom.runtime.spark.node.partitioning import bucket_keys, hash_int
+from aggloom.runtime.spark.node.state_files import REFERENCE_MAGIC, fetch_row
 from aggloom.runtime.spark.sessions.session import session
 
 _VARIABLES, _FORMER = {"commit", "log"}, {"head", "log"}
@@ -42,6 +44,7 @@ class SparkStateReader:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark, self.path = spark, path
+        self._root = local(path) if is_local(path) else None
 
     def operators(self) -> list[StoredOperator]:
         """The operators of ours; raises CheckpointError if there are none."""
@@ -77,9 +80,7 @@ class SparkStateReader:
             "key.bucket", "partition_id", "value.head"
         )
         blobs = self._variable("log", operator, batch)
-        sized = blobs.select(
-            "key.bucket", _content().alias("content"), F.length("list_element.blob").alias("size")
-        )
+        sized = blobs.select("key.bucket", _content().alias("content"), _size().alias("size"))
         summed = sized.groupBy("bucket", "content").agg(F.sum("size").alias("size"))
         sizes = {(key, int(content, 16)): int(size) for key, content, size in self._collect(summed)}
         bucket_files = [
@@ -99,7 +100,7 @@ class SparkStateReader:
         blobs = self._variable("log", operator, batch).where(_content() == f"{DESCRIPTION:02X}")
         rows = blobs.select("key.bucket", "list_element.blob").limit(1)
         for key, blob in self._collect(rows):
-            return described_by(bytes(blob), hash_int(key), trust)
+            return described_by(fetch_row(bytes(blob), self._root), hash_int(key), trust)
         raise self._missing_description(operator)
 
     def buckets(
@@ -128,7 +129,7 @@ class SparkStateReader:
         lines_by_bucket: dict[int, list[bytes]] = {bucket: [] for bucket in keys.values()}
         rows = self._variable("log", operator, batch).where(F.col("key.bucket").isin(*keys))
         for key, blob in self._collect(rows.select("key.bucket", "list_element.blob")):
-            lines_by_bucket[keys[key]].append(bytes(blob))
+            lines_by_bucket[keys[key]].append(fetch_row(bytes(blob), self._root))
         for each in chunk:
             if not lines_by_bucket[each.bucket]:
                 raise self._missing_description(operator)
@@ -171,6 +172,14 @@ def open_spark_state(checkpoint: str | Path, spark: SparkSession | None) -> Spar
 def _content() -> Column:
     """Return the column with the kind of a frame's content, by a byte of its header."""
     return F.hex(F.substring("list_element.blob", 7, 1))
+
+
+def _size() -> Column:
+    """Return the column with the bytes of a frame, also of one to which there is only a reference."""
+    blob = F.col("list_element.blob")
+    referred = F.conv(F.hex(F.substring(blob, OVERHEAD + 1, 8)), 16, 10).cast("long") + OVERHEAD
+    is_reference = F.substring(blob, 1, len(REFERENCE_MAGIC)) == F.lit(REFERENCE_MAGIC)
+    return F.when(is_reference, referred).otherwise(F.length(blob))
 
 
 def _variables(properties: str | None) -> set[str]:
