@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,12 +53,16 @@ _SHOWN = 80
 
 
 class Blob(NamedTuple):
-    """A binary for a bucket: the number of its input, its source task, and its number there."""
+    """A binary for a bucket: the number of its input, its source task, and its number there.
+
+    path: a file that has the same bytes, if there is one.
+    """
 
     input: int
     source: int
     sequence: int
     data: bytes | memoryview
+    path: Path | None = None
 
 
 class BucketInput(NamedTuple):

@@ -40,9 +40,9 @@ def files_in(root: Path) -> list[Path]:
 def test_a_blob_goes_through_a_file(task: dict[str, int], tmp_path: Path) -> None:
     first, second = put_aside(BLOB), put_aside(BLOB * 2)
     assert len(files_in(tmp_path)) == 2
-    assert (fetch_blob(first), fetch_blob(memoryview(second))) == (BLOB, BLOB * 2)
+    assert (fetch_blob(first)[0], fetch_blob(memoryview(second))[0]) == (BLOB, BLOB * 2)
     # A retry of the stage behind reads it once more.
-    assert fetch_blob(first) == BLOB
+    assert fetch_blob(first)[0] == BLOB
 
 
 def test_files_of_earlier_batches_are_deleted(task: dict[str, int], tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_files_of_earlier_batches_are_deleted(task: dict[str, int], tmp_path: Pa
     (tmp_path / "aggloom-packed" / "query" / "kept").mkdir()
     task["batch"] = 8
     new = put_aside(BLOB)
-    assert fetch_blob(new) == BLOB and len(files_in(tmp_path)) == 1
+    assert fetch_blob(new)[0] == BLOB and len(files_in(tmp_path)) == 1
     assert (tmp_path / "aggloom-packed" / "query" / "kept").is_dir()
     with pytest.raises(
         MissingFileError, match=r"query/7/\w+, with rows .*: No such file .*Start the query again"
@@ -74,7 +74,7 @@ def test_without_a_file_the_blob_stays(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "write_bytes", write)
-    assert put_aside(BLOB) == BLOB == fetch_blob(BLOB)
+    assert put_aside(BLOB) == BLOB == fetch_blob(BLOB)[0]
     assert files_in(tmp_path) == []
     monkeypatch.undo()
     # On the driver, and in a batch query.
@@ -83,7 +83,7 @@ def test_without_a_file_the_blob_stays(
 
 @pytest.mark.parametrize("blob", [b"", b"AGLP", b"AGLA and more", b"\0" * 40])
 def test_other_blobs_are_no_references(blob: bytes) -> None:
-    assert fetch_blob(blob) is blob
+    assert fetch_blob(blob) == (blob, None)
 
 
 def packed_files(spark: Any) -> list[Path]:

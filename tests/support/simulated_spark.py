@@ -22,7 +22,7 @@ from aggloom.runtime.hosting import bucket_store as store
 from aggloom.runtime.hosting import local_phase
 from aggloom.runtime.hosting.blobs import cut_batch
 from aggloom.runtime.spark.node import host as host_module
-from aggloom.runtime.spark.node import live_state, output_encoding
+from aggloom.runtime.spark.node import live_state, output_encoding, state_files
 from aggloom.runtime.spark.node.host import FragmentProcessor
 from aggloom.runtime.storage import arena
 
@@ -38,6 +38,7 @@ STEPS = [
     *("registerTimer", "deleteTimer", "room for an array", "flush", "flush, done"),
     *("holds", "holds, done", "mark_dirty", "mark_dirty, done", "wipe", "wipe, done"),
     *("mark_clean", "mark_clean, done", "release"),
+    *("settle", "settle, done", "_delete_old", "_delete_old, done"),
 ]
 """Steps of an attempt at which something may happen."""
 
@@ -156,10 +157,24 @@ class Timers:
 
 
 @dataclass(frozen=True)
+class Checkpoint:
+    """The directory with files of the state, which all hosts share.
+
+    kept: the number of batches to which the query may go back. file_bytes: the size of rows that go to files.
+    """
+
+    root: Path
+    kept: int
+    file_bytes: int | None
+
+
+@dataclass(frozen=True)
 class Task:
     """One partition of a stateful node in a batch: its rows by key, the clock, the state it starts from."""
 
     name: str
+    batch: int
+    checkpoint: Checkpoint
     processor: FragmentProcessor
     rows: dict[int, list[PackedRow]]
     timers: Timers
@@ -278,7 +293,8 @@ class Attempt:
 
     def _work(self) -> None:
         task, given = self.task, self.task.processor
-        options = replace(given._options, state_directory=str(self.host.root))
+        root, least = str(self.host.root), task.checkpoint.file_bytes
+        options = replace(given._options, state_directory=root, file_bytes=least)
         processor = FragmentProcessor(_Factory(given._factory, self), options)  # type: ignore[arg-type]
         handle: Any = Handle(task.committed, self.reach)
         processor.init(handle)
@@ -333,6 +349,19 @@ def _boot() -> str:
     return _place.attempt.host.boot if _place.attempt else "none"
 
 
+def _root() -> Path | None:
+    return _place.attempt.task.checkpoint.root if _place.attempt else None
+
+
+def _batch() -> int | None:
+    return _place.attempt.task.batch if _place.attempt else None
+
+
+def _kept() -> int:
+    assert _place.attempt is not None
+    return _place.attempt.task.checkpoint.kept
+
+
 def simulated(patch: Any, log_entries: int, blob_bytes: int) -> None:
     """Small limits, hosts of one's own, and steps wherever live state is written. patch: a MonkeyPatch."""
     patch.setattr(host_module, "query_id", lambda: QUERY)
@@ -341,6 +370,12 @@ def simulated(patch: Any, log_entries: int, blob_bytes: int) -> None:
     patch.setattr(store, "BLOB_BYTES", 64 * blob_bytes)
     patch.setattr(store, "LOG_MAXIMUM_ENTRIES", log_entries)
     patch.setattr(live_state, "_boot_id", _boot)
+    patch.setattr(state_files, "checkpoint_root", _root)
+    patch.setattr(state_files, "batch_number", _batch)
+    patch.setattr(state_files, "batches_kept", _kept)
+    for name in ("settle", "_delete_old"):
+        function = getattr(state_files.StateFiles, name)
+        patch.setattr(state_files.StateFiles, name, _wrap_step(function, name))
     patch.setattr(local_phase, "_WORTH_A_TRY", 3)
     for name in ("holds", "mark_dirty", "mark_clean", "wipe", "release"):
         function = getattr(live_state.LiveState, name)

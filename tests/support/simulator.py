@@ -25,9 +25,20 @@ import pytest
 from simulated_chaos import disturb, lose_pages
 from simulated_queries import Batch, Query, arrow, batches, draw
 from simulated_reference import Outputs, Undisturbed, by_key, folded, shown, table_of
-from simulated_spark import STEPS, Attempt, Host, PackedRow, State, Task, Timers, simulated
+from simulated_spark import (
+    STEPS,
+    Attempt,
+    Checkpoint,
+    Host,
+    PackedRow,
+    State,
+    Task,
+    Timers,
+    simulated,
+)
 
 from aggloom.runtime.spark.node.partitioning import hash_int
+from aggloom.runtime.spark.node.state_files import fetch_row
 from aggloom.runtime.storage import arena
 
 
@@ -55,6 +66,9 @@ class World:
         self.committed: list[State] = [{} for _ in self.query.operators]
         self.candidates: dict[str, list[Attempt]] = {}
         self.fire = self.rng.choice([0.2, 0.5, 0.9])
+        kept, file_bytes = self.rng.choice([1, 2, 4]), self.rng.choice([None, 1, 200, 1000])
+        self.checkpoint = Checkpoint(directory / "checkpoint", kept, file_bytes)
+        self.versions: list[list[State]] = []
         self._tries = 0
 
     def say(self, what: str) -> None:
@@ -122,7 +136,17 @@ class World:
             for committed, state in zip(self.committed, states, strict=True):
                 committed |= state
             self.say(f"batch {batch.number} is committed")
+            self._check_versions()
             return outputs
+
+    def _check_versions(self) -> None:
+        """Each version to which Spark may go back has all its files."""
+        self.versions.append([dict(committed) for committed in self.committed])
+        for states in self.versions[-self.checkpoint.kept - 1 :]:
+            for state in states:
+                for bucket in state.values():
+                    for row in bucket.values.get("log") or ():
+                        fetch_row(row[0], self.checkpoint.root)
 
     def _nodes(self, batch: Batch, packed: list[PackedRow]) -> tuple[list[State], Outputs]:
         """Run the tasks of every stateful node; what they would commit, and the changes of the last."""
@@ -171,6 +195,8 @@ class World:
 
         return Task(
             f"task {place}.{partition} of {partitions}, try {self._tries}",
+            batch.number,
+            self.checkpoint,
             self.query.operators[place],
             {key: rows for key, rows in by_key(packed).items() if here(key)},
             Timers(batch.now, batch.watermark),

@@ -49,10 +49,13 @@ def put_aside(blob: bytes) -> bytes:
     return _REFERENCE.pack(_MAGIC, len(blob)) + os.fsencode(path)
 
 
-def fetch_blob(data: bytes | memoryview) -> bytes | memoryview:
-    """The blob that a packed row has or refers to; raises MissingFileError unless its file is as it was written."""
+def fetch_blob(data: bytes | memoryview) -> tuple[bytes | memoryview, Path | None]:
+    """The blob that a packed row has or refers to, and its file, if it has one.
+
+    Raises MissingFileError unless the file is as it was written.
+    """
     if len(data) < _REFERENCE.size or bytes(data[: len(_MAGIC)]) != _MAGIC:
-        return data
+        return data, None
     path = Path(os.fsdecode(bytes(data[_REFERENCE.size :])))
     size = _REFERENCE.unpack_from(data)[1]
     try:
@@ -61,7 +64,7 @@ def fetch_blob(data: bytes | memoryview) -> bytes | memoryview:
         raise _missing_error(path, error.strerror or str(error)) from error
     if len(blob) != size:
         raise _missing_error(path, f"{len(blob):,} bytes, and {size:,} were written")
-    return blob
+    return blob, path
 
 
 def _delete_earlier(directory: Path, batch: int) -> None:

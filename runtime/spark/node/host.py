@@ -141,7 +141,9 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
             yield from self._run_once(bucket, bucket_input, clock)
             return
         head, log = self._variables
-        files = StateFiles(BlobList(log), options.place, bucket, options.file_bytes)
+        files = StateFiles(
+            BlobList(log), options.place, bucket, options.file_bytes, bucket_input.blobs
+        )
         store = BucketStore(head, files, owner, factory.description)
         if options.handed_over is not None:
             yield from self._take_over(store, files, options.handed_over)
@@ -300,7 +302,7 @@ def _blobs(frame: pd.DataFrame) -> Iterator[Blob]:
     """The blobs of a frame of packed rows, whose columns are known by position."""
     places = (frame.iloc[:, at] for at in (-4, -3, -2))
     for number, source, sequence, data in zip(*places, frame.iloc[:, -1], strict=True):
-        yield Blob(int(number), int(source), int(sequence), fetch_blob(data))
+        yield Blob(int(number), int(source), int(sequence), *fetch_blob(data))
 
 
 def _stamp(frames: Sequence[pd.DataFrame]) -> int | None:

@@ -8,6 +8,7 @@ of the state that has the row.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import struct
 import uuid
@@ -15,7 +16,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+
 from aggloom.checkpoint_file import read_file
+from aggloom.runtime.hosting.bucket_store import Blob
 from aggloom.runtime.hosting.checkpoint_paths import STATE_FILES, corrupt
 from aggloom.runtime.hosting.framing import MAGIC, OVERHEAD
 from aggloom.runtime.spark.node.batch_context import batch_number, batches_kept, checkpoint_root
@@ -34,13 +38,21 @@ _MARK = re.compile(r"(\d+)\.snapshot(?:-(\w+))?")
 class StateFiles:
     """The list of a bucket's rows. Its large rows lie in files, if it knows the checkpoint and may write there.
 
-    directory: that of the bucket in the checkpoint; None: not known, or on another machine. least: the bytes from which
-    a row goes to a file; None: none does.
+    place, bucket: the number of the stateful node, and of the bucket in it. least: the bytes from which a row goes to a
+    file; None: none does. blobs: those of the batch, some of which lie in files already.
     """
 
-    def __init__(self, rows: BlobList, place: int, bucket: int, least: int | None) -> None:
+    def __init__(
+        self,
+        rows: BlobList,
+        place: int,
+        bucket: int,
+        least: int | None,
+        blobs: Sequence[Blob] = (),
+    ) -> None:
         self._rows, self._root = rows, checkpoint_root()
         self._name, self._least, self._batch = f"{place}.{bucket}", least, batch_number() or 0
+        self._blobs = [blob for blob in blobs if blob.path]
         self._has_snapshot = False
 
     def get(self) -> Iterator[Row]:
@@ -108,7 +120,7 @@ class StateFiles:
         path = directory / f"{self._batch}-{uuid.uuid4().hex}"
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(memoryview(frame)[OVERHEAD:])
+            self._write(path, memoryview(frame)[OVERHEAD:])
         except OSError:
             # A full disk, say. Spark's own way names the cause if it has no room either.
             with contextlib.suppress(OSError):
@@ -117,6 +129,19 @@ class StateFiles:
         name = f"{self._name}/{path.name}".encode()
         size = _SIZE.pack(len(frame) - OVERHEAD)
         return (REFERENCE_MAGIC + frame[len(MAGIC) : OVERHEAD] + size + name,)
+
+
+    def _write(self, path: Path, payload: memoryview) -> None:
+        """Write a file, or make it a second name of one that has the same bytes."""
+        # Views are compared byte by byte, and buffers of Arrow at once.
+        buffer = pa.py_buffer(payload)
+        for blob in self._blobs:
+            if blob.path and buffer.equals(pa.py_buffer(blob.data)):
+                # The other file may be on another disk, or gone.
+                with contextlib.suppress(OSError):
+                    os.link(blob.path, path)
+                    return
+        path.write_bytes(payload)
 
 
 def fetch_row(row: bytes, root: Path | None) -> bytes:
