@@ -200,7 +200,7 @@ def test_a_wrong_reference_is_refused(bucket: Bucket, name: bytes, message: str)
     bucket.store.rows = [(reference[: state_files.REFERENCE_BYTES] + name,)]
     with pytest.raises(StateCorruptError, match=f"{message}.*Restore it from a copy"):
         list(files.get())
-    with pytest.raises(StateCorruptError, match="not of Spark Connect|no file of a state"):
+    with pytest.raises(StateCorruptError, match=r"not of Spark Connect|no file of a state"):
         fetch_row(bucket.store.rows[0][0], None)
 
 
@@ -249,7 +249,9 @@ class Query:
         return sorted((self.checkpoint / "aggloom-state").glob("*/*"))
 
     def check_table(self) -> None:
-        got = Counter(map(tuple, (row.values() for row in al.read_table(self.checkpoint).to_pylist())))
+        got = Counter(
+            map(tuple, (row.values() for row in al.read_table(self.checkpoint).to_pylist()))
+        )
         t = duckdb.read_parquet(str(self.directory / "in" / "*.parquet"))  # noqa: F841
         assert got == Counter(duckdb.sql(QUERY).fetchall()) and len(got) == 21
 
@@ -292,7 +294,8 @@ def test_a_plain_session_reads_them(query: Query, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.spark
-def test_a_writer_of_ones_own(query: Query) -> None:
+def test_a_writer_of_ones_own(query: Query, tmp_path: Path) -> None:
+    query.checkpoint = tmp_path / "ä %20 b+c"
     query.run(2, own_writer=True)
     assert len(query.files) >= 4
     assert al.state(query.checkpoint, spark=query.spark).operators[0].keys == 7

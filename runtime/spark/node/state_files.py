@@ -18,7 +18,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from aggloom.checkpoint_file import read_file
+from aggloom.checkpoint_file import LARGEST, read_file
 from aggloom.runtime.hosting.bucket_store import Blob
 from aggloom.runtime.hosting.checkpoint_paths import STATE_FILES, corrupt
 from aggloom.runtime.hosting.framing import MAGIC, OVERHEAD
@@ -77,7 +77,7 @@ class StateFiles:
         a snapshot is known to count once the next commit finds its token.
         """
         directory = self._directory()
-        if directory is None or not directory.is_dir():
+        if self._least is None or directory is None or not directory.is_dir():
             return
         # What cannot be deleted now is deleted another time.
         with contextlib.suppress(OSError):
@@ -130,7 +130,6 @@ class StateFiles:
         size = _SIZE.pack(len(frame) - OVERHEAD)
         return (REFERENCE_MAGIC + frame[len(MAGIC) : OVERHEAD] + size + name,)
 
-
     def _write(self, path: Path, payload: memoryview) -> None:
         """Write a file, or make it a second name of one that has the same bytes."""
         # Views are compared byte by byte, and buffers of Arrow at once.
@@ -162,7 +161,7 @@ def fetch_row(row: bytes, root: Path | None) -> bytes:
         )
     path = root / STATE_FILES / name
     try:
-        payload = read_file(root, path)
+        payload = read_file(root, path, max(LARGEST, _SIZE.unpack_from(row, OVERHEAD)[0]))
     except OSError as error:
         raise corrupt(f"{path}, with rows of the state: {error.strerror or error}") from error
     return b"".join((MAGIC, row[len(MAGIC) : OVERHEAD], payload))

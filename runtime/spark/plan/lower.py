@@ -118,11 +118,13 @@ class SparkLowering:
     ) -> None:
         self.scans: list[str] = []
         self._streams = any(table.df.isStreaming for table in tables.values())
-        spark = _any(tables).df.sparkSession
-        prepare_session(spark, self._streams)
+        spark = prepare_session(_any(tables).df.sparkSession, self._streams)
         self.still = [name for name, table in tables.items() if self._stands_still(table)]
         if plan.says_rows:
-            tables = {**tables, ONE_ROW: InputTable(spark.createDataFrame([(True,)], "one BOOLEAN"))}
+            tables = {
+                **tables,
+                ONE_ROW: InputTable(spark.createDataFrame([(True,)], "one BOOLEAN")),
+            }
         self.tables = {
             name: replace(table, df=stream_once(table.df)) if self._stands_still(table) else table
             for name, table in tables.items()
@@ -134,7 +136,8 @@ class SparkLowering:
         self.orderly: set[str] = set()
         self._places, self._reads, self._number = 0, 0, metrics.number()
         # Under a local master a file of one worker is there for all others.
-        self._file_bytes = LARGE_BYTES if is_local(spark) and is_tuned() else None
+        shares_files = self._streams and is_local(spark) and is_tuned()
+        self._file_bytes = LARGE_BYTES if shares_files else None
         self.zone = spell_zone(str(spark.conf.get("spark.sql.session.timeZone")))
         self._is_ansi = is_ansi(spark)
         self._buckets = settings.buckets or 2 * int(

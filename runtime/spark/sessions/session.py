@@ -146,12 +146,13 @@ def ensure_query_settings(
         spark.sparkContext.pythonExec = sys.executable
 
 
-def prepare_session(spark: SparkSession, streams: bool) -> None:
-    """Have a session ready for a query that has state; streams: whether it is a streaming query."""
+def prepare_session(spark: SparkSession, streams: bool) -> SparkSession:
+    """Return a session once it is ready for a query with state; streams: whether it is a streaming query."""
     if not streams:
         ready_for_state(spark)
     elif is_here(spark):
         announce_checkpoints(spark)
+    return spark
 
 
 def allow_batches_without_rows(spark: SparkSession) -> None:
