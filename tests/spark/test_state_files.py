@@ -62,7 +62,7 @@ class Bucket:
         files, token = self.open(), f"{self.batch}of{counts}"
         rows = [(seal(os.urandom(200), OWNER, SNAPSHOT if snapshot else LOG),)]
         (files.put if snapshot else files.appendList)(rows)
-        files.settle(self.token, token)
+        files.delete_superseded(self.token, token)
         if counts:
             self.token = token
             self.versions.append(list(self.store.rows))
@@ -179,7 +179,7 @@ def test_without_room_rows_stay_in_the_store(
     monkeypatch.setattr(state_files, "checkpoint_root", lambda: None)
     files = bucket.open()
     files.appendList([(LARGE,)])
-    files.settle("", "token")
+    files.delete_superseded("", "token")
     assert bucket.store.rows == [(LARGE,)] * 2
 
 

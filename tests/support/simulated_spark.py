@@ -38,7 +38,7 @@ STEPS = [
     *("registerTimer", "deleteTimer", "room for an array", "flush", "flush, done"),
     *("holds", "holds, done", "mark_dirty", "mark_dirty, done", "wipe", "wipe, done"),
     *("mark_clean", "mark_clean, done", "release"),
-    *("settle", "settle, done", "_delete_old", "_delete_old, done"),
+    *("delete_superseded", "delete_superseded, done", "_delete_old", "_delete_old, done"),
 ]
 """Steps of an attempt at which something may happen."""
 
@@ -373,7 +373,7 @@ def simulated(patch: Any, log_entries: int, blob_bytes: int) -> None:
     patch.setattr(state_files, "checkpoint_root", _root)
     patch.setattr(state_files, "batch_number", _batch)
     patch.setattr(state_files, "batches_kept", _kept)
-    for name in ("settle", "_delete_old"):
+    for name in ("delete_superseded", "_delete_old"):
         function = getattr(state_files.StateFiles, name)
         patch.setattr(state_files.StateFiles, name, _wrap_step(function, name))
     patch.setattr(local_phase, "_WORTH_A_TRY", 3)

@@ -166,7 +166,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
             # By the state after this batch; the commit that follows makes both durable together.
             self._set_timer(fragment)
             token = store.commit(head, fragment, bucket_input, clock)
-            files.settle(head.token if head else "", token)
+            files.delete_superseded(head.token if head else "", token)
             counts = [bucket, *_take_counts(tallies)]
             # Files have to be flushed before the token names them: a token vouches for what lies on the disk.
             fragment.close()

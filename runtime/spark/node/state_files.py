@@ -69,7 +69,7 @@ class StateFiles:
         """Have these rows after those that there are."""
         self._rows.appendList([self._put_aside(row) for row in rows])
 
-    def settle(self, before: str, after: str) -> None:
+    def delete_superseded(self, before: str, after: str) -> None:
         """Delete the files that no version of the state refers to which Spark keeps.
 
         before: the token of the bucket's last commit. after: that of this batch's. A snapshot replaces all rows, so

@@ -121,10 +121,8 @@ class SparkLowering:
         spark = prepare_session(_any(tables).df.sparkSession, self._streams)
         self.still = [name for name, table in tables.items() if self._stands_still(table)]
         if plan.says_rows:
-            tables = {
-                **tables,
-                ONE_ROW: InputTable(spark.createDataFrame([(True,)], "one BOOLEAN")),
-            }
+            row = spark.createDataFrame([(True,)], "one BOOLEAN")
+            tables = {**tables, ONE_ROW: InputTable(row)}
         self.tables = {
             name: replace(table, df=stream_once(table.df)) if self._stands_still(table) else table
             for name, table in tables.items()
@@ -140,9 +138,8 @@ class SparkLowering:
         self._file_bytes = LARGE_BYTES if shares_files else None
         self.zone = spell_zone(str(spark.conf.get("spark.sql.session.timeZone")))
         self._is_ansi = is_ansi(spark)
-        self._buckets = settings.buckets or 2 * int(
-            spark.conf.get("spark.sql.shuffle.partitions") or 200
-        )
+        partitions = spark.conf.get("spark.sql.shuffle.partitions") or 200
+        self._buckets = settings.buckets or 2 * int(partitions)
 
     def result(self) -> DataFrame:
         """The changelog of the plan's result: its columns, then the change column."""
