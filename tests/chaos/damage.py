@@ -11,12 +11,14 @@ import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from chaos.workload import DDL, QUERIES, Batch, Workload, by_duckdb, plain, write_file
 
 from aggloom.errors import AggloomError
 from aggloom.runtime.connectors.files.table_file import read_table
 from aggloom.runtime.spark import await_end, read_changes, sql, write_changes
+from aggloom.runtime.spark.plan import lower
 
 KINDS = {
     "query id": r"metadata",
@@ -28,6 +30,7 @@ KINDS = {
     "state changes": r"state/\d+/\d+/.*\.changelog",
     "state manifest": r"state/\d+/\d+/.*\.zip",
     "state table": r"state/\d+/\d+/.*\.sst",
+    "state rows": r"aggloom-state/\d+\.\d+/\d+-\w+",
     "table": r"aggloom-table\.arrow",
     "query": r"aggloom-query\.json",
     "sources": r"aggloom-sources\.json",
@@ -99,7 +102,8 @@ class Patient:
             write_file(directory / "in", number, changes)
             if number in (1, _FILES - 2):
                 self.spark.conf.set(_CHANGELOG, number > 1)
-                self._run(directory / "live")
+                with patch.object(lower, "LARGE_BYTES", 1 if number > 1 else lower.LARGE_BYTES):
+                    self._run(directory / "live")
         shutil.copytree(self.checkpoint, directory / "whole")
 
     def _run(self, live: Path) -> None:

@@ -50,6 +50,8 @@ FEW = [
     ("state schema", "truncate"),
     ("state manifest", "delete"),
     ("state table", "flip"),
+    ("state rows", "flip"),
+    ("state rows", "delete"),
     ("state changes", "truncate"),
     ("table", "flip"),
     ("query", "flip"),

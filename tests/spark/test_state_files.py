@@ -294,8 +294,15 @@ def test_a_plain_session_reads_them(query: Query, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.spark
-def test_a_writer_of_ones_own(query: Query, tmp_path: Path) -> None:
+def test_a_checkpoint_with_an_odd_name(query: Query, tmp_path: Path) -> None:
     query.checkpoint = tmp_path / "ä %20 b+c"
+    query.run(2)
+    assert len(query.files) >= 4
+    query.check_table()
+
+
+@pytest.mark.spark
+def test_a_writer_of_ones_own(query: Query) -> None:
     query.run(2, own_writer=True)
     assert len(query.files) >= 4
     assert al.state(query.checkpoint, spark=query.spark).operators[0].keys == 7
