@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -217,6 +218,9 @@ DDL = "k STRING, v BIGINT, s STRING"
 QUERY = """SELECT k, v, s FROM (
   SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM t) WHERE n <= 3"""
 
+LAST = """SELECT k, s FROM (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM t) WHERE n = 1"""
+
 
 class Query:
     """A query over files that come one by one, each in a batch of its own and a start of its own."""
@@ -333,3 +337,39 @@ def test_damage_ends_the_query(query: Query, tmp_path: Path, harm: str) -> None:
     with pytest.raises(StateError) as raised:
         query.run()
     assert "from a copy" in str(raised.value) or "without links" in str(raised.value)
+
+
+@pytest.mark.spark
+def test_files_are_deleted_while_a_query_runs(spark: Any, tmp_path: Path) -> None:
+    """The last row of each key: the log outgrows the state again and again, and is replaced by a snapshot."""
+    folder, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
+    folder.mkdir()
+    rng = random.Random(3)
+    expected: dict[int, str] = {}
+    retained = "spark.sql.streaming.minBatchesToRetain"
+    spark.conf.set(retained, 2)
+    try:
+        # The second start has no live state, and reads what the first one has left in files.
+        for start, sizes in enumerate([[20_000] * 9, [1]]):
+            for number, size in enumerate(sizes, start * 9):
+                rows = {n % 50: f"{rng.getrandbits(1200):x}" for n in range(min(size, 50))}
+                expected |= rows
+                texts = [f"{rng.getrandbits(1200):x}" for _ in range(size - len(rows))]
+                keys = [n % 50 for n in range(len(texts))]
+                table = {
+                    "k": pa.array([*keys, *rows], pa.int64()),
+                    "v": pa.array(range(number * 20_000, number * 20_000 + size), pa.int64()),
+                    "s": [*texts, *rows.values()],
+                }
+                pq.write_table(pa.table(table), folder / f"part-{number}.parquet")
+            ddl = "k BIGINT, v BIGINT, s STRING"
+            t = al.read_changes(spark, folder, "parquet", ddl, max_files_per_trigger=1)
+            live = tmp_path / f"live-{start}"
+            out = al.sql(LAST, t=t, buckets=2, state_directory=live, input_changes="append")
+            al.await_end(al.write_changes(out, "table", checkpoint))
+    finally:
+        spark.conf.unset(retained)
+    assert {row["k"]: row["s"] for row in al.read_table(checkpoint).to_pylist()} == expected
+    names = [path.name for path in (checkpoint / "aggloom-state").glob("*/*-*")]
+    batches = {int(name.split("-")[0]) for name in names if "." not in name}
+    assert 8 in batches and not batches & {0, 1, 2}
